@@ -1,0 +1,136 @@
+package discover
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+
+	"github.com/pureverbs/rdma/abi"
+)
+
+// findNetDevs sets NetDevs and NetReason. The kernel tells the interface of a
+// port through netlink only to the namespace that holds it. Interfaces stacked
+// on that one (VLAN, macvlan in a container) carry GIDs too, so the GID table
+// is looked through where the port has none here.
+func (s *System) findNetDevs(t Transport, d *Device) {
+	if t != nil {
+		d.NetDevs = portNetDevs(t, d.Index)
+	}
+	if len(d.NetDevs) == 0 && d.needsNetDev() {
+		d.NetDevs = s.gidNetDevs(d)
+	}
+	slices.Sort(d.NetDevs)
+	d.NetDevs = slices.Compact(d.NetDevs)
+	if len(d.NetDevs) == 0 && d.needsNetDev() {
+		d.NetReason = &Error{
+			Op: "use", Object: "device " + d.Name, Kind: ErrNoInterface,
+			Detail: "no interface of this device in this network namespace",
+			Next:   "move the interface here (ip link set DEV netns NS), or run in the namespace that has it",
+		}
+	}
+}
+
+// portNetDevs asks for the interfaces of the ports. It is no reason to drop the
+// device if that fails: the GID table may still tell.
+func portNetDevs(t Transport, index int) []string {
+	payloads, err := dump(t, abi.RDMA_NLDEV_CMD_PORT_GET, func(ae *netlink.AttributeEncoder) {
+		ae.Uint32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, uint32(index))
+	})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, b := range payloads {
+		if name, err := parsePort(b); err == nil && name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// gidNetDevs collects the interfaces of the GID tables that are in this
+// namespace.
+func (s *System) gidNetDevs(d *Device) []string {
+	local := s.localInterfaces()
+	var names []string
+	for port := 1; port <= d.Ports; port++ {
+		count, _ := s.GIDCount(d, port)
+		for i := range count {
+			name, err := readValue(filepath.Join(s.port(d, port), "gid_attrs/ndevs", strconv.Itoa(i)))
+			if err != nil || slices.Contains(names, name) {
+				continue // an entry that is not in use cannot be read
+			}
+			if gid, err := s.gid(d, port, i); err == nil && local.carries(name, gid) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// interfaces are those of a network namespace, with their IPv6 addresses.
+type interfaces map[string][]netip.Addr
+
+// carries tells whether the interface is the one that the GID belongs to. A GID
+// table names interfaces of any namespace, and two namespaces may both have an
+// "eth0": so the GID, which is an address of the interface, has to be there
+// too. Where IPv6 is off the name has to do.
+func (l interfaces) carries(name string, gid [16]byte) bool {
+	addrs, ok := l[name]
+	return ok && (len(addrs) == 0 || slices.Contains(addrs, netip.AddrFrom16(gid)))
+}
+
+// localInterfaces reads the interfaces of the calling thread's namespace. /proc
+// follows the thread; /sys/class/net shows the namespace that /sys was mounted
+// in, and is better than nothing.
+func (s *System) localInterfaces() interfaces {
+	local := interfaces{}
+	for _, name := range s.interfaceNames() {
+		local[name] = nil
+	}
+	b, _ := os.ReadFile(s.path("proc/thread-self/net/if_inet6"))
+	for line := range strings.Lines(string(b)) {
+		// address, index, prefix length, scope, flags, name
+		if f := strings.Fields(line); len(f) == 6 {
+			if addr, ok := parseInet6(f[0]); ok {
+				local[f[5]] = append(local[f[5]], addr)
+			}
+		}
+	}
+	return local
+}
+
+func (s *System) interfaceNames() (names []string) {
+	b, err := os.ReadFile(s.path("proc/thread-self/net/dev"))
+	if err == nil {
+		for line := range strings.Lines(string(b)) {
+			if name, _, ok := strings.Cut(line, ":"); ok {
+				names = append(names, strings.TrimSpace(name))
+			}
+		}
+		return names
+	}
+	entries, _ := os.ReadDir(s.path("sys/class/net"))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// parseInet6 reads an address of 32 hexadecimal digits without separators.
+func parseInet6(text string) (netip.Addr, bool) {
+	if len(text) != 32 {
+		return netip.Addr{}, false
+	}
+	var groups []string
+	for i := 0; i < len(text); i += 4 {
+		groups = append(groups, text[i:i+4])
+	}
+	gid, err := parseGID(strings.Join(groups, ":"))
+	return netip.AddrFrom16(gid), err == nil
+}

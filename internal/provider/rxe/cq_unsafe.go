@@ -1,0 +1,110 @@
+package rxe
+
+import (
+	"unsafe"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/mmio"
+)
+
+// dead in the status of a completion marks one whose queue pair is gone. The kernel writes
+// completions and never reads them, so the mark may stand in the shared slot.
+const dead = 1 << 31
+
+// CQPlan is the driver's part of creating a completion queue.
+type CQPlan struct{ resp abi.RxeCreateCqResp }
+
+// Out is the memory for the driver's response.
+func (p *CQPlan) Out() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&p.resp)), unsafe.Sizeof(p.resp))
+}
+
+// Attach maps the queue that the kernel made.
+func (p *CQPlan) Attach(m provider.Mapper) (*CQ, error) {
+	r, err := attach(m, &p.resp.Mi, int(unsafe.Sizeof(abi.IbUverbsWc{})))
+	if err != nil {
+		return nil, err
+	}
+	r.own = mmio.LoadAcquire32(r.consumer) & r.mask
+	return &CQ{ring: r}, nil
+}
+
+func attach(m provider.Mapper, mi *abi.Mminfo, slotSize int) (*ring, error) {
+	region, err := m(int64(mi.Offset), int(mi.Size))
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRing(region, slotSize)
+	if err != nil {
+		region.Close()
+	}
+	return r, err
+}
+
+// CQ is the consumer's side of a completion queue. The caller serialises.
+type CQ struct{ ring *ring }
+
+// Next decodes the oldest completion into wc; false if there is none. The slot stays with
+// this side until Release.
+func (q *CQ) Next(wc *provider.WC) (bool, error) {
+	r := q.ring
+	for {
+		prod := mmio.LoadAcquire32(r.producer)
+		if prod > r.mask {
+			return false, provider.ErrCorrupt
+		}
+		if prod == r.own {
+			return false, nil
+		}
+		e := (*abi.IbUverbsWc)(r.slot(r.own))
+		r.own = mmio.Next(r.own, r.mask)
+		if e.Status == dead {
+			continue
+		}
+		decode(wc, e)
+		return true, nil
+	}
+}
+
+func decode(wc *provider.WC, e *abi.IbUverbsWc) {
+	wc.ID = e.WrId
+	wc.Status = provider.WCStatus(e.Status)
+	wc.Opcode = provider.WCOpcode(e.Opcode)
+	wc.VendorErr = e.VendorErr
+	wc.ByteLen = e.ByteLen
+	wc.QPNum = e.QpNum
+	wc.SrcQP = e.SrcQp
+	wc.Flags = provider.WCFlags(e.WcFlags)
+	wc.PKeyIndex = e.PkeyIndex
+	wc.SLID = e.Slid
+	wc.SL = e.Sl
+	wc.PathBits = e.DlidPathBits
+	wc.Imm = 0
+	if wc.Flags&provider.WCWithImm != 0 {
+		wc.Imm = (*abi.BE32)(unsafe.Pointer(&e.Ex)).Get()
+	}
+}
+
+// Release gives the slots of all completions that Next returned back to the kernel.
+func (q *CQ) Release() { q.ring.release() }
+
+// Empty tells whether there is no completion.
+func (q *CQ) Empty() bool {
+	return mmio.LoadAcquire32(q.ring.producer)&q.ring.mask == q.ring.own
+}
+
+// Forget marks the completions of a queue pair that is gone: they are never returned, so
+// that a new queue pair of the same number cannot be credited with them.
+func (q *CQ) Forget(qpNum uint32) {
+	r := q.ring
+	end := mmio.LoadAcquire32(r.producer) & r.mask
+	for i := r.own; i != end; i = mmio.Next(i, r.mask) {
+		if e := (*abi.IbUverbsWc)(r.slot(i)); e.QpNum == qpNum {
+			e.Status = dead
+		}
+	}
+}
+
+// Close unmaps the queue.
+func (q *CQ) Close() error { return q.ring.close() }

@@ -1,0 +1,140 @@
+package rxe
+
+import (
+	"unsafe"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/mmio"
+)
+
+const (
+	sendHead = unsafe.Sizeof(abi.RxeSendWqe{}) // then the pieces, or the inline bytes
+	recvHead = unsafe.Sizeof(abi.RxeRecvWqe{}) // then the pieces
+	sgeSize  = unsafe.Sizeof(abi.RxeSge{})
+)
+
+// MinPostSize is the least size of a work request that POST_SEND accepts, although rxe
+// takes none from it.
+const MinPostSize = uint32(unsafe.Sizeof(abi.IbUverbsSendWr{}))
+
+// QPPlan is the driver's part of creating a queue pair.
+type QPPlan struct{ resp abi.RxeCreateQpResp }
+
+// Out is the memory for the driver's response.
+func (p *QPPlan) Out() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&p.resp)), unsafe.Sizeof(p.resp))
+}
+
+// Attach maps the two queues that the kernel made; granted is what the kernel answered.
+func (p *QPPlan) Attach(m provider.Mapper, granted provider.QPCap) (*QP, error) {
+	room := max(uintptr(granted.MaxSendSGE)*sgeSize, uintptr(granted.MaxInline))
+	sq, err := attach(m, &p.resp.SqMi, int(sendHead+room))
+	if err != nil {
+		return nil, err
+	}
+	sq.own = mmio.LoadAcquire32(sq.producer) & sq.mask
+	qp := &QP{sq: sq}
+	if p.resp.RqMi.Size == 0 { // receives come from a shared receive queue
+		return qp, nil
+	}
+	if qp.rq, err = attach(m, &p.resp.RqMi, int(recvHead+uintptr(granted.MaxRecvSGE)*sgeSize)); err != nil {
+		sq.close()
+		return nil, err
+	}
+	qp.rq.own = mmio.LoadAcquire32(qp.rq.producer) & qp.rq.mask
+	return qp, nil
+}
+
+// QP is the producer's side of a queue pair. The caller serialises each queue and has
+// checked each work request against the queue pair's limits.
+type QP struct{ sq, rq *ring }
+
+// Send encodes one work request; total is the length of its pieces. The kernel sees it
+// after PublishSend.
+func (q *QP) Send(wr *provider.SendWR, total uint32) error {
+	r := q.sq
+	if r.full() {
+		return provider.ErrFull
+	}
+	p := r.slot(r.own)
+	w := (*abi.RxeSendWqe)(p)
+	*w = abi.RxeSendWqe{} // the kernel keeps its own state in here
+	w.Wr.WrId = wr.ID
+	w.Wr.Opcode = uint32(wr.Opcode)
+	w.Wr.SendFlags = uint32(wr.Flags)
+	if wr.Opcode.HasImm() {
+		w.Wr.ExImmData().Set(wr.Imm)
+	}
+	if wr.Opcode.IsRDMA() {
+		remote := w.Wr.WrRdma()
+		remote.RemoteAddr, remote.Rkey = wr.RemoteAddr, wr.RKey
+		w.Iova = wr.RemoteAddr
+	}
+	w.Dma.Length, w.Dma.Resid = total, total
+	data := unsafe.Add(p, sendHead)
+	if wr.Flags&provider.SendInline != 0 {
+		copyInline(data, wr.Inline, total)
+	} else {
+		w.Dma.NumSge = putSGL(data, wr.SGL)
+	}
+	r.own = mmio.Next(r.own, r.mask)
+	return nil
+}
+
+func copyInline(dst unsafe.Pointer, pieces [][]byte, total uint32) {
+	to := unsafe.Slice((*byte)(dst), total)
+	for _, piece := range pieces {
+		to = to[copy(to, piece):]
+	}
+}
+
+// putSGL writes the pieces that hold something: some kernels check the key of an empty
+// one, which need not be valid.
+func putSGL(dst unsafe.Pointer, sgl []provider.SGE) (n uint32) {
+	for i := range sgl {
+		if sgl[i].Length == 0 {
+			continue
+		}
+		e := (*abi.RxeSge)(unsafe.Add(dst, uintptr(n)*sgeSize))
+		e.Addr, e.Length, e.Lkey = sgl[i].Addr, sgl[i].Length, sgl[i].LKey
+		n++
+	}
+	return n
+}
+
+// PublishSend shows the encoded send requests to the kernel; the doorbell follows.
+func (q *QP) PublishSend() { q.sq.publish() }
+
+// HasRecv tells whether the queue pair has a receive queue of its own.
+func (q *QP) HasRecv() bool { return q.rq != nil }
+
+// Recv encodes one receive request; total is the length of its pieces.
+func (q *QP) Recv(wr *provider.RecvWR, total uint32) error {
+	r := q.rq
+	if r.full() {
+		return provider.ErrFull
+	}
+	p := r.slot(r.own)
+	w := (*abi.RxeRecvWqe)(p)
+	*w = abi.RxeRecvWqe{}
+	w.WrId = wr.ID
+	w.Dma.Length, w.Dma.Resid = total, total
+	w.Dma.NumSge = putSGL(unsafe.Add(p, recvHead), wr.SGL)
+	r.own = mmio.Next(r.own, r.mask)
+	return nil
+}
+
+// PublishRecv shows the encoded receive requests to the kernel. There is no doorbell.
+func (q *QP) PublishRecv() { q.rq.publish() }
+
+// Close unmaps the queues.
+func (q *QP) Close() error {
+	err := q.sq.close()
+	if q.rq != nil {
+		if e := q.rq.close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}

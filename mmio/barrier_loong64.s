@@ -1,0 +1,6 @@
+#include "textflag.h"
+
+// func fence()
+TEXT ·fence(SB), NOSPLIT, $0-0
+	DBAR
+	RET

@@ -1,0 +1,113 @@
+package uverbs
+
+import (
+	"context"
+	"sync"
+	"syscall"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/uapi"
+)
+
+// CompChannel is a completion channel: the descriptor through which the kernel says that
+// an armed completion queue got a completion. Any number of queues may share one.
+//
+// There is no goroutine behind it. Of the goroutines that wait for its queues one reads the
+// descriptor, for all of them; when it leaves another takes over.
+type CompChannel struct {
+	object
+	ctx  *Context
+	file uapi.File
+	fd   int32
+
+	turn chan struct{} // held by the goroutine that reads
+
+	mu     sync.Mutex
+	base   context.Context // ends with the next interrupt
+	cancel context.CancelFunc
+}
+
+// NewCompChannel makes a completion channel. Source: ibv_create_comp_channel(3).
+func (c *Context) NewCompChannel() (*CompChannel, error) {
+	const op = "create completion channel"
+	if err := c.begin(op); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	var (
+		in   abi.IbUverbsCreateCompChannel
+		resp abi.IbUverbsCreateCompChannelResp
+	)
+	if err := c.k.invoke(uapi.CreateCompChannel, uapi.Bytes(&in), uapi.Bytes(&resp)); err != nil {
+		return nil, wrap(op, c.device, err)
+	}
+	file, err := c.k.opener.Adopt(int32(resp.Fd))
+	if err != nil {
+		return nil, wrap(op, c.device, err)
+	}
+	ch := &CompChannel{
+		object: object{kind: "completion channel", device: c.device},
+		ctx:    c, file: file, fd: int32(resp.Fd), turn: make(chan struct{}, 1),
+	}
+	ch.base, ch.cancel = context.WithCancel(context.Background())
+	if err := ch.adopt(ch, &c.object); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return ch, nil
+}
+
+func (ch *CompChannel) String() string { return "completion channel" }
+
+// Close closes the channel. It fails with ErrBusy while completion queues are on it.
+// Closing again does nothing.
+func (ch *CompChannel) Close() error {
+	return ch.object.close(ch, func() error {
+		ch.cancel()
+		return ch.file.Close()
+	})
+}
+
+// read waits for one event and hands it to its completion queue. It ends with ctx, and
+// with interrupted. The caller has the turn.
+func (ch *CompChannel) read(ctx, interrupted context.Context) error {
+	if ctx.Done() == nil {
+		ctx = interrupted // the common case needs no context of its own
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(interrupted, cancel)()
+	}
+	var e abi.IbUverbsCompEventDesc
+	n, err := ch.file.Read(ctx, uapi.Bytes(&e))
+	switch {
+	case err != nil:
+		return err
+	case n != len(uapi.Bytes(&e)):
+		return syscall.EIO
+	}
+	if q, ok := ch.ctx.objects.get(e.CqHandle).(*CQ); ok {
+		q.signal()
+	}
+	return nil
+}
+
+// interruption is a context that ends with the next interrupt.
+func (ch *CompChannel) interruption() context.Context {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.base
+}
+
+// interrupt makes the goroutine that reads look around: a queue was closed, or has
+// completions left.
+func (ch *CompChannel) interrupt() {
+	if len(ch.turn) == 0 {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.cancel()
+	ch.base, ch.cancel = context.WithCancel(context.Background())
+}

@@ -1,0 +1,77 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/uapi"
+)
+
+// Modify changes the attributes that mask names, and with QPAttrState the state. The mask
+// is checked against the transition first, so that an error names the attribute.
+//
+// The kernel finds the peer's link-layer address on the way to RTR, which can block for
+// about a second, uninterruptibly. Errors: ErrInvalid with the attribute; EINVAL from the
+// kernel (for one an empty GID table entry); ENODEV, ENETUNREACH and the like if the peer
+// cannot be reached. Source: ibv_modify_qp(3).
+func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
+	const op = "modify queue pair"
+	if err := q.begin(op); err != nil {
+		return err
+	}
+	defer q.end()
+	q.modMu.Lock()
+	defer q.modMu.Unlock()
+	object := fmt.Sprintf("%s queue pair %d", q.device, q.num)
+	from := q.State()
+	to := from
+	if mask&QPAttrCurState != 0 {
+		from = attr.CurState
+	}
+	if mask&QPAttrState != 0 {
+		to = attr.State
+	}
+	if err := checkStep(from, to, mask); err != nil {
+		return &Error{Op: op, Object: object, Err: err}
+	}
+	in := q.modifyRequest(attr, mask)
+	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil {
+		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: q.modifyHint(err, to)}
+	}
+	q.state.Store(uint32(to))
+	return nil
+}
+
+func (q *QP) modifyHint(err error, to QPState) string {
+	switch {
+	case errors.Is(err, syscall.ENODEV) && to == StateRTR:
+		return "no interface of this device in this network namespace"
+	case errors.Is(err, syscall.EINVAL) && to == StateRTR:
+		return "for one: SGIDIndex names an empty entry of the GID table, or PathMTU exceeds the port's"
+	}
+	return hint(err)
+}
+
+// State is the state that the last Modify or Query saw. The device may have moved the
+// queue pair to StateError since: Query asks it.
+func (q *QP) State() QPState { return QPState(q.state.Load()) }
+
+// Query asks the kernel for the attributes that mask names; the driver may fill more.
+// Source: ibv_query_qp(3).
+func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
+	const op = "query queue pair"
+	if err := q.begin(op); err != nil {
+		return QPAttr{}, err
+	}
+	defer q.end()
+	in := abi.IbUverbsQueryQp{QpHandle: q.handle, AttrMask: uint32(mask)}
+	var resp abi.IbUverbsQueryQpResp
+	if err := q.ctx.k.invoke(uapi.QueryQP, uapi.Bytes(&in), uapi.Bytes(&resp)); err != nil {
+		return QPAttr{}, wrap(op, q.device, err)
+	}
+	a := qpAttrFromQuery(&resp)
+	q.state.Store(uint32(a.State))
+	return a, nil
+}

@@ -1,0 +1,129 @@
+package uverbs
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// QPState is the state of a queue pair: enum ibv_qp_state.
+type QPState uint32
+
+// The states (IBTA volume 1, 10.3.1).
+const (
+	StateReset QPState = iota // nothing can be posted
+	StateInit                 // receives may be posted
+	StateRTR                  // ready to receive
+	StateRTS                  // ready to send
+	StateSQD                  // send queue drained
+	StateSQE                  // send queue error
+	StateError                // everything is flushed
+)
+
+var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+
+func (s QPState) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state " + utoa(uint32(s))
+}
+
+// QPAttrMask says which fields of a QPAttr count: enum ibv_qp_attr_mask.
+type QPAttrMask uint32
+
+// The fields.
+const (
+	QPAttrState QPAttrMask = 1 << iota
+	QPAttrCurState
+	QPAttrEnSQDAsyncNotify
+	QPAttrAccessFlags
+	QPAttrPKeyIndex
+	QPAttrPort
+	QPAttrQKey
+	QPAttrAV
+	QPAttrPathMTU
+	QPAttrTimeout
+	QPAttrRetryCnt
+	QPAttrRNRRetry
+	QPAttrRQPSN
+	QPAttrMaxQPRDAtomic
+	QPAttrAltPath
+	QPAttrMinRNRTimer
+	QPAttrSQPSN
+	QPAttrMaxDestRDAtomic
+	QPAttrPathMigState
+	QPAttrCap
+	QPAttrDestQPN
+	qpAttrEnd
+)
+
+var attrNames = [...]string{
+	"State", "CurState", "EnSQDAsyncNotify", "AccessFlags", "PKeyIndex", "PortNum", "QKey", "AH", "PathMTU", "Timeout",
+	"RetryCnt", "RNRRetry", "RQPSN", "MaxRDAtomic", "AltAH", "MinRNRTimer", "SQPSN", "MaxDestRDAtomic", "PathMigState",
+	"Cap", "DestQPNum",
+}
+
+// String names the fields of QPAttr.
+func (m QPAttrMask) String() string {
+	var names []string
+	for v := uint32(m); v != 0; v &= v - 1 {
+		if i := bits.TrailingZeros32(v); i < len(attrNames) {
+			names = append(names, attrNames[i])
+		} else {
+			names = append(names, fmt.Sprintf("bit %d", i))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// step is what one transition of an RC queue pair needs and allows besides the state.
+type step struct {
+	from, to           QPState
+	required, optional QPAttrMask
+}
+
+const (
+	rtsOptional = QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrMinRNRTimer | QPAttrPathMigState
+	sqdOptional = QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic |
+		QPAttrMaxDestRDAtomic | QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex | QPAttrMinRNRTimer | QPAttrPathMigState
+	initAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
+)
+
+// steps is IBTA volume 1, table 91, for reliable connections. Every state may also go to
+// RESET and to ERR, with nothing but the state.
+var steps = []step{
+	{StateReset, StateInit, initAttrs, 0},
+	{StateInit, StateInit, 0, initAttrs},
+	{StateInit, StateRTR, QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer,
+		QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex},
+	{StateRTR, StateRTS, QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxQPRDAtomic, rtsOptional},
+	{StateRTS, StateRTS, 0, rtsOptional},
+	{StateRTS, StateSQD, 0, QPAttrEnSQDAsyncNotify},
+	{StateSQD, StateRTS, 0, rtsOptional},
+	{StateSQD, StateSQD, 0, sqdOptional},
+}
+
+// checkStep says which attribute is missing or too much, where the kernel only says EINVAL.
+func checkStep(from, to QPState, mask QPAttrMask) error {
+	mask &^= QPAttrState
+	if to == StateReset || to == StateError {
+		return judge(from, to, mask, 0, 0)
+	}
+	for _, s := range steps {
+		if s.from == from && s.to == to {
+			return judge(from, to, mask, s.required, s.optional)
+		}
+	}
+	return fmt.Errorf("%w: a queue pair cannot go from %v to %v", ErrInvalid, from, to)
+}
+
+func judge(from, to QPState, mask, required, optional QPAttrMask) error {
+	if lack := required &^ mask; lack != 0 {
+		return fmt.Errorf("%w: %v to %v needs %v", ErrInvalid, from, to, lack)
+	}
+	if excess := mask &^ (required | optional); excess != 0 {
+		return fmt.Errorf("%w: %v to %v does not take %v", ErrInvalid, from, to, excess)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package uverbs
+
+import (
+	"context"
+	"net"
+	"runtime"
+)
+
+// spins is how often Wait polls before it arms and parks, where another CPU can bring the
+// completion meanwhile.
+const spins = 64
+
+// Wait takes up to len(wcs) completions, like Poll, and waits until there is at least one.
+// It polls, spins briefly, arms, polls again and only then parks, on the netpoller: a
+// waiting goroutine costs no OS thread. Any number may wait for one queue, and for the
+// queues of one channel; each completion goes to one of them, and none is missed while
+// another waits.
+//
+// It returns early when ctx ends, or with net.ErrClosed when the queue is closed. The
+// queue must have a completion channel. wcs must hold at least one element.
+func (q *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
+	const op = "wait for completion"
+	if len(wcs) == 0 {
+		return 0, invalid(op, q.device, "no room for a completion")
+	}
+	if q.ch == nil {
+		return 0, invalid(op, q.device, "the queue has no completion channel")
+	}
+	q.waiters.Add(1)
+	n, err := q.wait(ctx, wcs)
+	// More completions may be left than wcs held, and the one event may have gone to
+	// this waiter: pass it on.
+	if q.waiters.Add(-1) > 0 && n == len(wcs) {
+		q.wake()
+		q.ch.interrupt()
+	}
+	return n, wrap(op, q.device, err)
+}
+
+func (q *CQ) wait(ctx context.Context, wcs []WC) (int, error) {
+	if n, err := q.spin(wcs); n > 0 || err != nil {
+		return n, err
+	}
+	for {
+		if n, err := q.armAndPoll(wcs); n > 0 || err != nil {
+			return n, err
+		}
+		if err := q.park(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (q *CQ) spin(wcs []WC) (n int, err error) {
+	n, err = q.Poll(wcs)
+	if runtime.GOMAXPROCS(0) == 1 {
+		return n, err
+	}
+	for i := 0; i < spins && n == 0 && err == nil; i++ {
+		n, err = q.Poll(wcs)
+	}
+	return n, err
+}
+
+// armAndPoll makes sure that the next completion causes an event, then looks for those
+// that came before.
+func (q *CQ) armAndPoll(wcs []WC) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.arms != armedAny {
+		if err := q.arm(false); err != nil {
+			return 0, err
+		}
+	}
+	return q.poll(wcs)
+}
+
+// park waits for an event of this queue. Whoever has the channel's turn reads for all.
+func (q *CQ) park(ctx context.Context) error {
+	select {
+	case <-q.events:
+		return nil
+	default:
+	}
+	select {
+	case <-q.events:
+		return nil
+	case <-q.done:
+		return net.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	case q.ch.turn <- struct{}{}:
+	}
+	defer func() { <-q.ch.turn }()
+	for {
+		// Taken before the look: what happens after the look interrupts the read.
+		interrupted := q.ch.interruption()
+		select {
+		case <-q.events:
+			return nil
+		case <-q.done:
+			return net.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+		}
+		if err := q.ch.read(ctx, interrupted); err != nil && !isCanceled(err) {
+			return err
+		}
+	}
+}
+
+// signal notes an event that the kernel sent for this queue.
+func (q *CQ) signal() {
+	q.mu.Lock()
+	q.arms = 0
+	q.mu.Unlock()
+	q.wake()
+}
+
+// wake makes one waiter look at the queue, now or when it comes.
+func (q *CQ) wake() {
+	select {
+	case q.events <- struct{}{}:
+	default:
+	}
+}
