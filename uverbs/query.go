@@ -225,4 +225,3 @@ func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
 	key, err := c.dev.sys.PKey(&c.dev.info, int(port), index)
 	return key, wrap("query P_Key", c.device, err)
 }
-

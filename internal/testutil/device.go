@@ -1,0 +1,35 @@
+// Package testutil holds what tests of several packages share: how to find a device or
+// skip with the command that fixes it, and how to notice leaks.
+package testutil
+
+import (
+	"os"
+	"testing"
+
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// Skip skips a test that lacks something, and says which command provides it. Where the
+// lack is a fault (RDMA_TEST_REQUIRE=1, as in the lab and in CI), the test fails.
+func Skip(t testing.TB, what, fix string) {
+	t.Helper()
+	if os.Getenv("RDMA_TEST_REQUIRE") == "1" {
+		t.Fatalf("%s is required here; %s", what, fix)
+	}
+	t.Skipf("needs %s; %s", what, fix)
+}
+
+// Device returns the device named RDMA_TEST_DEVICE, or the first usable one.
+func Device(t testing.TB) *uverbs.Device {
+	t.Helper()
+	want := os.Getenv("RDMA_TEST_DEVICE")
+	devs, err := uverbs.Devices()
+	for _, d := range devs {
+		if d.Usable() == nil && (want == "" || d.Name() == want) {
+			return d
+		}
+	}
+	Skip(t, "an RDMA device", "run: make lab")
+	t.Fatalf("no usable device (%v)", err)
+	return nil
+}
