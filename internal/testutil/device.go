@@ -4,6 +4,7 @@ package testutil
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/pureverbs/rdma/uverbs"
@@ -32,4 +33,14 @@ func Device(t testing.TB) *uverbs.Device {
 	Skip(t, "an RDMA device", "run: make lab")
 	t.Fatalf("no usable device (%v)", err)
 	return nil
+}
+
+// Command returns the path of a program of the C stack.
+func Command(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Skip(t, name, "run: make lab")
+	}
+	return path
 }
