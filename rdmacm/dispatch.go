@@ -1,0 +1,152 @@
+package rdmacm
+
+import (
+	"fmt"
+
+	"github.com/pureverbs/rdma/abi"
+)
+
+// state is how far the connection of an id is, as far as the meaning of events depends on
+// it. The kernel checks everything else.
+type state uint8
+
+const (
+	stateIdle        state = iota // resolving, bound, or listening
+	stateRequested                // came with a connection request, not answered
+	stateConnecting               // Connect or Accept done, not confirmed
+	stateEstablished              // EventEstablished was reported
+	stateEnded                    // the end was reported: no second report
+)
+
+// dispatch finds the id of the kernel's record and lets it do its part. It returns what is
+// to be reported, or nil.
+func (c *EventChannel) dispatch(r *abi.RdmaUcmEventResp) *Event {
+	id := c.ids.get(r.Uid)
+	if EventType(r.Event) == EventConnectRequest {
+		return c.request(id, r)
+	}
+	if id == nil {
+		return nil // closed meanwhile
+	}
+	ev := newEvent(r)
+	ev.ID = id
+	if !id.handle(ev) {
+		return nil
+	}
+	return ev
+}
+
+// request takes over the id that the kernel made for a connection request. uid names the
+// listener. If that is closed meanwhile nobody else will close the new one.
+func (c *EventChannel) request(listener *ID, r *abi.RdmaUcmEventResp) *Event {
+	if listener == nil || listener.isClosed() {
+		c.destroy(r.Id)
+		return nil
+	}
+	id := &ID{ch: c, kid: r.Id, ps: listener.ps, state: stateRequested}
+	id.uid = c.ids.put(id)
+	ev := newEvent(r)
+	ev.ID, ev.Listener = id, listener
+	id.offer = ev.Conn
+	id.refresh()
+	return ev
+}
+
+// handle does the library's part of an event and tells whether to report it.
+func (id *ID) handle(ev *Event) bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return false
+	}
+	switch ev.Type {
+	case EventAddrResolved, EventRouteResolved:
+		id.refresh()
+	case EventAddrError:
+		ev.fail(opResolve, ev.errno())
+	case EventRouteError:
+		ev.fail(opRoute, ev.errno())
+	case EventConnectResponse:
+		return id.handleResponse(ev)
+	case EventEstablished:
+		return id.handleEstablished()
+	case EventConnectError, EventUnreachable, EventRejected:
+		return id.handleFailure(ev)
+	case EventDisconnected:
+		return id.end()
+	case EventDeviceRemoval:
+		id.state = stateEnded
+		ev.fail(opConn, ErrDeviceRemoved)
+	}
+	return true
+}
+
+// handleResponse completes the active side's handshake: the kernel does not know the queue
+// pair, so it is us who bring it to RTS before we confirm. An id without a queue pair leaves
+// that to the program.
+func (id *ID) handleResponse(ev *Event) bool {
+	if id.state != stateConnecting {
+		return false
+	}
+	if id.qp == nil {
+		return true
+	}
+	err := id.ready(nil)
+	if err == nil {
+		err = id.establish()
+	}
+	if err != nil {
+		id.qpError()
+		id.reject(nil)
+		id.state = stateEnded
+		ev.Type = EventConnectError
+		ev.fail(opConnect, err)
+		return true
+	}
+	id.state = stateEstablished
+	id.refresh()
+	ev.Type = EventEstablished
+	return true
+}
+
+// handleEstablished: on the active side handleResponse has reported it already.
+func (id *ID) handleEstablished() bool {
+	if id.state != stateConnecting {
+		return false
+	}
+	id.state = stateEstablished
+	id.refresh()
+	return true
+}
+
+// handleFailure tells a handshake that failed from a connection that broke. Since 6.0 the
+// kernel says "unreachable" on any id, also a connected one, when the link-layer address of
+// its peer changes: the queue pair goes on sending to the old one.
+func (id *ID) handleFailure(ev *Event) bool {
+	established := id.state == stateEstablished
+	if !id.end() {
+		return false
+	}
+	switch {
+	case established:
+		ev.Type = EventDisconnected
+		ev.fail(opConn, fmt.Errorf("%w: %w", errPathBroke, ev.errno()))
+		return true
+	case ev.Type == EventRejected:
+		ev.fail(opConnect, &RejectedError{Reason: ev.Status, PrivateData: ev.PrivateData})
+	case ev.Type == EventUnreachable:
+		ev.fail(opConnect, fmt.Errorf("%w: %w", errNoResponse, ev.errno()))
+	default:
+		ev.fail(opConnect, ev.errno())
+	}
+	id.qpError()
+	return true
+}
+
+// end makes sure that the end of a connection is reported once, whatever the kernel says
+// how often.
+func (id *ID) end() bool {
+	first := id.state != stateEnded
+	id.state = stateEnded
+	return first
+}

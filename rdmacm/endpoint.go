@@ -1,0 +1,79 @@
+package rdmacm
+
+import (
+	"context"
+	"sync"
+)
+
+// maxSteps is more than the events that can come of one handshake: two for address and
+// route, and one for its outcome.
+const maxSteps = 4
+
+// endpoint is the hub's end of one id.
+type endpoint struct {
+	hub   *hub
+	id    *ID
+	queue *requestQueue // of a listener, else nil
+
+	steps chan *Event   // what the handshake waits for
+	done  chan struct{} // closed when the connection has ended, or the listener
+
+	once sync.Once
+	err  error // why it ended; written before done is closed
+}
+
+// finish notes the end, the first time.
+func (e *endpoint) finish(err error) {
+	e.once.Do(func() {
+		e.err = err
+		close(e.done)
+	})
+}
+
+// handle runs on the hub's goroutine.
+func (e *endpoint) handle(ev *Event) {
+	switch ev.Type {
+	case EventDisconnected:
+		// The peer waits for an answer, and those who wait for completions on this side
+		// should find out: Disconnect does both. It fails if the program was faster.
+		e.id.Disconnect() //nolint:errcheck
+		e.finish(ended(ev))
+	case EventDeviceRemoval:
+		e.finish(ev.Err)
+	case EventAddrChange, EventTimewaitExit:
+	default:
+		select {
+		case e.steps <- ev:
+		default: // nobody asked for it
+		}
+	}
+}
+
+func ended(ev *Event) error {
+	if ev.Err != nil {
+		return ev.Err
+	}
+	return &Error{Op: opConn, Addr: text(ev.ID.RemoteAddr()), Err: ErrDisconnected}
+}
+
+// await waits for the next event of the handshake, which is to be good news.
+func (e *endpoint) await(ctx context.Context) (*Event, error) {
+	select {
+	case ev := <-e.steps: // even if the end came right behind
+		return ev, ev.Err
+	default:
+	}
+	select {
+	case ev := <-e.steps:
+		return ev, ev.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-e.done:
+	}
+	select {
+	case ev := <-e.steps:
+		return ev, ev.Err
+	default:
+		return nil, e.err
+	}
+}

@@ -1,0 +1,109 @@
+package rdmacm
+
+import (
+	"bytes"
+	"fmt"
+	"syscall"
+
+	"github.com/pureverbs/rdma/abi"
+)
+
+// EventType says what happened: enum rdma_cm_event_type.
+type EventType uint32
+
+// The events. The names are those of rdma_get_cm_event(3).
+const (
+	EventAddrResolved    EventType = 0  // the address leads to a device: go on with ResolveRoute
+	EventAddrError       EventType = 1  // it does not
+	EventRouteResolved   EventType = 2  // create the queue pair, then Connect
+	EventRouteError      EventType = 3  // no path to the address
+	EventConnectRequest  EventType = 4  // on a listener: Event.ID is new, answer with Accept or Reject
+	EventConnectResponse EventType = 5  // only for ids without a queue pair: the peer accepted, answer with Establish
+	EventConnectError    EventType = 6  // connecting failed here
+	EventUnreachable     EventType = 7  // the peer does not answer
+	EventRejected        EventType = 8  // the peer said no, Event.Err has a *RejectedError
+	EventEstablished     EventType = 9  // connected
+	EventDisconnected    EventType = 10 // the connection ended; Event.Err is nil if the peer ended it, else the path broke
+	EventDeviceRemoval   EventType = 11 // the device goes away: close the id and all on that device
+	EventMulticastJoin   EventType = 12
+	EventMulticastError  EventType = 13
+	EventAddrChange      EventType = 14 // the address moved to another interface (bonding): reconnect
+	EventTimewaitExit    EventType = 15 // no packet of the old connection can arrive any more
+)
+
+var eventNames = [...]string{
+	"address resolved", "address error", "route resolved", "route error", "connect request", "connect response",
+	"connect error", "unreachable", "rejected", "established", "disconnected", "device removal", "multicast join",
+	"multicast error", "address change", "timewait exit",
+}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("event %d", uint32(t))
+}
+
+// Event is one event of a connection. It is a copy and has been acknowledged: nothing has to
+// be given back, and closing the id it names never waits for it.
+type Event struct {
+	Type EventType
+	// ID is the id that it happened to. For EventConnectRequest it is a new id, which
+	// the receiver of the event has to close in the end.
+	ID *ID
+	// Listener is the id that the request came in on; nil for other events.
+	Listener *ID
+	// Status is as the kernel gave it: 0, a negative errno, or a positive reject reason.
+	Status int32
+	// Err is nil for good news. Else it is an *Error that says what failed.
+	Err error
+	// PrivateData is what the peer's program sent along. On InfiniBand and RoCE it is
+	// padded with zeros to the transport's maximum (see the package's documentation), so
+	// its length says nothing; nil where the message carries none.
+	PrivateData []byte
+	// Conn is what the peer offers, or what was agreed, seen from this side.
+	Conn ConnInfo
+}
+
+// ConnInfo are the parameters that come with an event of a connection.
+type ConnInfo struct {
+	ResponderResources uint8 // RDMA READs and atomics that the peer may have in flight to us
+	InitiatorDepth     uint8 // and we to the peer
+	FlowControl        bool
+	RetryCount         uint8 // only with EventConnectRequest
+	RNRRetryCount      uint8
+	SRQ                bool // the peer receives from a shared receive queue
+	QPNum              uint32
+}
+
+// newEvent copies the kernel's record.
+func newEvent(r *abi.RdmaUcmEventResp) *Event {
+	ev := &Event{Type: EventType(r.Event), Status: int32(r.Status)}
+	switch ev.Type {
+	case EventConnectRequest, EventConnectResponse, EventRejected, EventEstablished, EventDisconnected:
+	default:
+		return ev
+	}
+	p := r.ParamConn()
+	ev.Conn = ConnInfo{
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth, FlowControl: p.FlowControl != 0,
+		RetryCount: p.RetryCount, RNRRetryCount: p.RnrRetryCount, SRQ: p.Srq != 0, QPNum: p.QpNum,
+	}
+	if p.PrivateDataLen > 0 {
+		ev.PrivateData = bytes.Clone(p.PrivateData[:p.PrivateDataLen])
+	}
+	return ev
+}
+
+// fail says in Err what the event reports about its id.
+func (ev *Event) fail(op string, cause error) {
+	ev.Err = ev.ID.ch.explain(op, ev.ID.peer(), cause)
+}
+
+// errno is the negative errno that Status holds.
+func (ev *Event) errno() error {
+	if ev.Status >= 0 {
+		return fmt.Errorf("status %d", ev.Status)
+	}
+	return syscall.Errno(-ev.Status)
+}

@@ -1,0 +1,114 @@
+package rdmacm
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// The operations, as errors name them.
+const (
+	opOpen     = "open event channel"
+	opCreateID = "create id"
+	opBind     = "bind"
+	opResolve  = "resolve address"
+	opRoute    = "resolve route"
+	opListen   = "listen"
+	opQP       = "create queue pair"
+	opConnect  = "connect"
+	opAccept   = "accept"
+	opReject   = "reject"
+	opDisc     = "disconnect"
+	opDevice   = "find device"
+	opConn     = "connection"
+)
+
+// explain makes an Error of what the kernel said, with a hint where an errno alone would
+// send the reader to the wrong place.
+func (c *EventChannel) explain(op string, addr netip.AddrPort, err error) error {
+	err = wrap(op, addr, err)
+	var (
+		e     *Error
+		below *uverbs.Error // explains itself
+	)
+	if errors.As(err, &e) && e.Hint == "" && !errors.As(err, &below) {
+		e.Hint = c.hint(e, addr)
+	}
+	return err
+}
+
+func (c *EventChannel) hint(e *Error, addr netip.AddrPort) string {
+	var errno syscall.Errno
+	if !errors.As(e.Err, &errno) {
+		return ""
+	}
+	switch errno {
+	case syscall.EACCES:
+		if e.Op == opBind && addr.Port() != 0 && addr.Port() < 1024 {
+			return "a port below 1024 needs CAP_NET_BIND_SERVICE"
+		}
+		return "the kernel serves rdma_cm only with the credentials that opened it: " +
+			"change user and group ids before the event channel is opened, not after"
+	case syscall.ENODEV:
+		return c.deviceHint()
+	case syscall.EADDRNOTAVAIL:
+		return "no interface in this network namespace has that address"
+	case syscall.EADDRINUSE:
+		return "another id listens on that port; on iWARP a TCP server counts as well"
+	case syscall.ENXIO:
+		return "the device was removed"
+	case syscall.ETIMEDOUT:
+		if e.Op == opResolve {
+			return "nobody answered ARP or neighbour discovery for it"
+		}
+	}
+	return ""
+}
+
+// deviceHint says why no device serves an address: there is none at all, none of them has
+// an interface here, or they serve other interfaces.
+func (c *EventChannel) deviceHint() string {
+	devs, err := c.devs.list()
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(devs) == 0:
+		return noDevice
+	}
+	var served []string
+	for _, d := range devs {
+		if d.Reachable() == nil {
+			served = append(served, d.Name()+" on "+strings.Join(d.NetDevs(), ", "))
+		}
+	}
+	if len(served) == 0 {
+		return devs[0].Reachable().Error()
+	}
+	return "the address does not belong to an RDMA interface, or that interface is down; there is " + strings.Join(served, "; ")
+}
+
+const noDevice = "this system has no RDMA device; one in software, as root: rdma link add rxe0 type rxe netdev eth0"
+
+// anyDevice returns nil if connections can come in over some device, otherwise the reason.
+func anyDevice(devs []*uverbs.Device) error {
+	if len(devs) == 0 {
+		return &Error{Op: opListen, Err: syscall.ENODEV, Hint: noDevice}
+	}
+	var first error
+	for _, d := range devs {
+		err := d.Usable()
+		if err == nil {
+			err = d.Reachable()
+		}
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return &Error{Op: opListen, Err: first}
+}

@@ -1,0 +1,173 @@
+package rdmacm
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/uapi"
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// PortSpace is the name space of the ports of an id.
+type PortSpace uint16
+
+// PortSpaceTCP is for reliable connections. Its ports are not those of TCP, but on iWARP,
+// where they are the same.
+const PortSpaceTCP PortSpace = abi.RDMA_PS_TCP
+
+// ID is a connection identifier: what a socket is to TCP. It is safe for concurrent use.
+//
+// The methods that start something (ResolveAddr, ResolveRoute, Connect, Accept) return at
+// once; how it went comes as an [Event] of the id's channel.
+type ID struct {
+	ch  *EventChannel
+	ps  PortSpace
+	uid uint64 // our number, in the kernel's events
+	kid uint32 // the kernel's number, which may be 0
+
+	mu     sync.Mutex
+	closed bool
+	state  state
+	dst    netip.AddrPort // what ResolveAddr was given
+	local  sockaddr
+	remote sockaddr
+	dev    deviceKey
+	opened *openDevice // by Context; counted
+	qp     *uverbs.QP
+	offer  ConnInfo // of the connection request
+	rnr    uint8    // MinRNRTimer for RTR
+}
+
+// NewID makes an id. It belongs to the network namespace that the calling thread is in at
+// this moment: a goroutine that changed its namespace has to be locked to its thread, and
+// the library issues the call on that very thread.
+//
+// Source: rdma_create_id(3).
+func (c *EventChannel) NewID(ps PortSpace) (*ID, error) {
+	if ps != PortSpaceTCP {
+		return nil, &Error{Op: opCreateID, Err: uverbs.ErrNotSupported, Hint: "only PortSpaceTCP is"}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, &Error{Op: opCreateID, Err: net.ErrClosed}
+	}
+	id := &ID{ch: c, ps: ps}
+	id.uid = c.ids.put(id)
+	in := abi.RdmaUcmCreateId{Uid: id.uid, Ps: uint16(ps)}
+	var out abi.RdmaUcmCreateIdResp
+	if err := c.ask(abi.RDMA_USER_CM_CMD_CREATE_ID, uapi.Bytes(&in), 8, uapi.Bytes(&out)); err != nil {
+		c.ids.drop(id.uid)
+		return nil, c.explain(opCreateID, netip.AddrPort{}, err)
+	}
+	id.kid = out.Id
+	return id, nil
+}
+
+// Close destroys the id and the queue pair that [ID.CreateQP] made. A connection ends with
+// that, and the peer is told. Where the device was opened by [ID.Context] it is closed when
+// its last id is. Events of the id that were not received are dropped; connection requests
+// among them are rejected. The kernel may block until its own handlers are through, never
+// until the program has looked at an event.
+//
+// Closing again does nothing. Source: rdma_destroy_id(3), rdma_destroy_qp(3).
+func (id *ID) Close() error {
+	id.mu.Lock()
+	if id.closed {
+		id.mu.Unlock()
+		return nil
+	}
+	id.closed = true
+	qp, opened := id.qp, id.opened
+	id.mu.Unlock()
+
+	// Without the lock, so that the channel's reader is not held up. The uid stays taken
+	// until the kernel has forgotten it.
+	var errs []error
+	if qp != nil {
+		errs = append(errs, qp.Close())
+	}
+	if err := id.ch.destroy(id.kid); err != nil && !errors.Is(err, net.ErrClosed) {
+		errs = append(errs, err)
+	}
+	id.ch.ids.drop(id.uid)
+	id.ch.devs.release(opened)
+	return wrap("close id", netip.AddrPort{}, errors.Join(errs...))
+}
+
+// Channel returns the event channel of the id.
+func (id *ID) Channel() *EventChannel { return id.ch }
+
+// QP returns the queue pair that CreateQP made, or nil.
+func (id *ID) QP() *uverbs.QP {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.qp
+}
+
+// LocalAddr returns the address of this end, the zero AddrPort while there is none. A zone
+// is given by the name that the interface has in the calling thread's network namespace,
+// else by number.
+func (id *ID) LocalAddr() netip.AddrPort {
+	id.mu.Lock()
+	s := id.local
+	id.mu.Unlock()
+	return s.withZone()
+}
+
+// RemoteAddr returns the address of the peer, the zero AddrPort while there is none.
+func (id *ID) RemoteAddr() netip.AddrPort {
+	id.mu.Lock()
+	s := id.remote
+	id.mu.Unlock()
+	return s.withZone()
+}
+
+// PortNum returns the port of the device, from 1; 0 while the id has no device.
+func (id *ID) PortNum() int {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return int(id.dev.port)
+}
+
+func (id *ID) isClosed() bool {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.closed
+}
+
+// peer is the address that errors name. The caller has the lock.
+func (id *ID) peer() netip.AddrPort {
+	if id.remote.addr.IsValid() {
+		return id.remote.addr
+	}
+	return id.dst
+}
+
+// do runs an operation of the id under its lock.
+func (id *ID) do(op string, addr netip.AddrPort, run func() error) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return wrap(op, addr, net.ErrClosed)
+	}
+	return id.ch.explain(op, addr, run())
+}
+
+// refresh asks the kernel for addresses and device, which change as the id moves on. It has
+// no error to report: what cannot be told stays as it was. The caller has the lock, or the
+// only reference.
+func (id *ID) refresh() {
+	in := abi.RdmaUcmQuery{Id: id.kid, Option: abi.RDMA_USER_CM_QUERY_ADDR}
+	out := abi.RdmaUcmQueryAddrResp{IbdevIndex: noIndex} // older kernels leave it alone
+	if err := id.ch.ask(abi.RDMA_USER_CM_CMD_QUERY, uapi.Bytes(&in), 0, uapi.Bytes(&out)); err != nil {
+		return
+	}
+	id.local, id.remote = getSockaddr(&out.SrcAddr), getSockaddr(&out.DstAddr)
+	if out.PortNum != 0 {
+		id.dev = deviceKey{guid: abi.BE64(out.NodeGuid).Get(), index: out.IbdevIndex, port: out.PortNum}
+	}
+}

@@ -1,0 +1,180 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Listener takes connection requests. It is safe for concurrent use.
+type Listener struct {
+	ep   *endpoint
+	opts *Options
+	addr netip.AddrPort
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu   sync.Mutex
+	undo closers
+}
+
+// Listen takes connection requests on an address: "192.0.2.1:7174", "[fe80::1%eth0]:7174",
+// ":7174" or "[::]:7174" for all addresses of IPv4 and IPv6, "0.0.0.0:7174" for those of
+// IPv4. Port 0 stands for a free one, see [Listener.Addr]. nil for o stands for the
+// defaults.
+//
+// It belongs to the network namespace of the calling thread: a goroutine that changed its
+// namespace has to be locked to its thread.
+//
+// Errors: ENODEV if the address belongs to no RDMA device, or there is none at all;
+// EADDRNOTAVAIL, EADDRINUSE; what is missing on this system. Source: rdma_listen(3).
+func Listen(ctx context.Context, address string, o *Options) (*Listener, error) {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return nil, &Error{Op: opListen, Addr: address, Err: err}
+	}
+	addrs, err := lookup(ctx, address, true)
+	if err != nil {
+		return nil, &Error{Op: opListen, Addr: address, Err: err}
+	}
+	h, err := newHub(opts.System)
+	if err != nil {
+		return nil, err
+	}
+	ep, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{ep: ep, opts: opts}
+	l.life, l.end = context.WithCancel(context.Background())
+	l.undo.add(func() error { return h.close(ep) })
+	if err := l.start(addrs[0]); err != nil {
+		return nil, joined(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Listener) start(addr netip.AddrPort) error {
+	h := l.ep.hub
+	if addr.Addr().IsUnspecified() {
+		devs, err := h.ch.devs.list()
+		if err == nil {
+			err = anyDevice(devs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.ep.id.Bind(addr); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	l.ep.queue = &requestQueue{listener: l, ch: make(chan *Request, l.opts.Backlog)}
+	h.mu.Unlock()
+	l.undo.add(l.drain)
+	if err := l.ep.id.Listen(l.opts.Backlog); err != nil {
+		return err
+	}
+	l.addr = l.ep.id.LocalAddr()
+	return nil
+}
+
+// Addr returns the address that the listener is bound to, with the port.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Next waits for a connection request. It has to be answered, or closed. Next returns when
+// there is one, when ctx ends, or with net.ErrClosed when l is closed.
+func (l *Listener) Next(ctx context.Context) (*Request, error) {
+	q := l.ep.queue
+	select {
+	case <-l.ep.done:
+		return nil, wrap(opAccept, l.addr, l.ep.err)
+	default:
+	}
+	select {
+	case r := <-q.ch:
+		return r, nil
+	case <-l.ep.done:
+		return nil, wrap(opAccept, l.addr, l.ep.err)
+	case <-ctx.Done():
+		return nil, wrap(opAccept, l.addr, context.Cause(ctx))
+	}
+}
+
+// Accept waits for a connection request and accepts it with the listener's options. Clients
+// that gave up in between are skipped. A client that never confirms holds Accept up for
+// AcceptTimeout: a server that faces strangers calls Accept from several goroutines, or Next
+// and [Request.Accept] in a goroutine each.
+//
+// Accept returns when ctx ends, or with net.ErrClosed when l is closed. Another error, for
+// one of Prepare, concerns that request; the listener goes on.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	for {
+		r, err := l.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := l.accept(ctx, r)
+		switch {
+		case err == nil:
+			return c, nil
+		case l.isClosed():
+			return nil, wrap(opAccept, l.addr, l.ep.err)
+		case ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, ErrRequestGone):
+		default:
+			return nil, err
+		}
+	}
+}
+
+// accept gives one client its time, and ends early when the listener is closed.
+func (l *Listener) accept(ctx context.Context, r *Request) (*Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, l.opts.AcceptTimeout, ErrRequestGone)
+	defer cancel()
+	ctx, closed := context.WithCancelCause(ctx)
+	defer closed(nil)
+	defer context.AfterFunc(l.life, func() { closed(net.ErrClosed) })()
+	return r.Accept(ctx, nil)
+}
+
+func (l *Listener) isClosed() bool {
+	select {
+	case <-l.ep.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close stops listening and wakes Next and Accept with net.ErrClosed. Requests that nobody
+// has taken are rejected. Accepted connections, and requests that Next returned, live on.
+// Closing again does nothing.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ep.finish(net.ErrClosed)
+	l.end()
+	return wrap("close listener", l.addr, l.undo.run())
+}
+
+// drain rejects what is in the queue and lets nothing in any more.
+func (l *Listener) drain() error {
+	h, q := l.ep.hub, l.ep.queue
+	h.mu.Lock()
+	q.closed = true
+	h.mu.Unlock()
+	for {
+		select {
+		case r := <-q.ch:
+			if err := r.Close(); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package rdmacm
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// Options says how [Listen] and [Dial] make connections. nil and the zero value are good for
+// most programs.
+type Options struct {
+	// PD is the protection domain of the queue pair, on the device of the connection. nil
+	// stands for one of the connection's own, so that a peer's keys reach nothing of
+	// another's.
+	PD *uverbs.PD
+
+	// SendCQ and RecvCQ are where the queue pair reports to. nil stands for a queue of the
+	// connection's own with a completion channel, as large as the queue pair's queue.
+	// They may be the same. With either PD must be given: all three belong to one context.
+	SendCQ, RecvCQ *uverbs.CQ
+
+	// QP is the size of the queue pair's queues. The zero value stands for 16 sends and 16
+	// receives of one piece, nothing inline.
+	QP uverbs.QPCap
+
+	// SignalAll makes each send report a completion.
+	SignalAll bool
+
+	ConnParam ConnParam
+
+	// Prepare is called when the queue pair is in INIT, before the peer can send. It is
+	// the place to register memory (see [Conn.AllocMR] and [Conn.Cleanup]) and to post
+	// receives. Its error ends the attempt. It must not close the connection.
+	Prepare func(*Conn) error
+
+	// Source is the own address to dial from; the zero AddrPort leaves it to the routing
+	// table. Listen ignores it.
+	Source netip.AddrPort
+
+	// Timeout is how long address and route each may take to resolve. 0 stands for 2 s.
+	Timeout time.Duration
+
+	// AcceptTimeout is how long [Listener.Accept] waits for the confirmation of one
+	// client, before it gives that client up and turns to the next. 0 stands for 5 s.
+	AcceptTimeout time.Duration
+
+	// Backlog bounds the connection requests that nobody has taken yet; what comes on top
+	// is rejected. 0 stands for 128.
+	Backlog int
+
+	// System says how the event channel is opened. It is for this module's tests.
+	System []Option
+}
+
+const (
+	defaultTimeout       = 2 * time.Second
+	defaultAcceptTimeout = 5 * time.Second
+	defaultBacklog       = 128
+)
+
+// withDefaults copies o and fills in what is not given.
+func (o *Options) withDefaults() (*Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.PD == nil && (c.SendCQ != nil || c.RecvCQ != nil) {
+		return nil, invalidError("options have a completion queue but no protection domain")
+	}
+	if c.QP == (uverbs.QPCap{}) {
+		c.QP = uverbs.QPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.AcceptTimeout <= 0 {
+		c.AcceptTimeout = defaultAcceptTimeout
+	}
+	if c.Backlog <= 0 {
+		c.Backlog = defaultBacklog
+	}
+	return &c, nil
+}
+
+// closers undo what was made, last first. What fails does not keep the others from being
+// undone, and is tried again by the next run.
+type closers []func() error
+
+func (c *closers) add(f func() error) { *c = append(*c, f) }
+
+func (c *closers) run() error {
+	var (
+		failed closers
+		errs   []error
+	)
+	for _, f := range slices.Backward(*c) {
+		if err := f(); err != nil {
+			failed, errs = append(failed, f), append(errs, err)
+		}
+	}
+	slices.Reverse(failed)
+	*c = failed
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// joined is errors.Join that keeps a lone error as it is.
+func joined(first, second error) error {
+	if second == nil {
+		return first
+	}
+	return errors.Join(first, second)
+}

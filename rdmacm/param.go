@@ -1,0 +1,150 @@
+package rdmacm
+
+import (
+	"fmt"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// None stands for a real 0 in those fields of [ConnParam] where 0 stands for the default.
+const None = 0xff
+
+// DefaultMinRNRTimer is the code for 0.64 ms.
+const DefaultMinRNRTimer = 12
+
+// ConnParam says how a connection is to be. The zero value is good for most.
+type ConnParam struct {
+	// PrivateData goes to the peer along with the handshake. What the transport can carry
+	// is little, see the package's documentation; more is an error.
+	PrivateData []byte
+
+	// ResponderResources is how many RDMA READs and atomics of the peer this side serves
+	// at once, InitiatorDepth how many it may have in flight itself. 0 stands for what the
+	// device can; accepting, neither exceeds what the peer offers.
+	ResponderResources uint8
+	InitiatorDepth     uint8
+
+	// FlowControl says that the hardware can do end-to-end flow control. Not on iWARP.
+	FlowControl bool
+
+	// RetryCount is how often a send is repeated that the peer's device does not answer,
+	// up to 7; RNRRetryCount how often one that found no receive posted, where 7 is for
+	// ever. 0 stands for 7. Accepting, RetryCount has no effect: the client decides.
+	RetryCount    uint8
+	RNRRetryCount uint8
+
+	// MinRNRTimer is the code of the time that a peer waits at least before it repeats a
+	// send that found no receive posted here: see [uverbs.RNRTimer]. 0 stands for
+	// DefaultMinRNRTimer. (Code 0, the kernel's own default, is 655 ms, which shows as
+	// mysterious pauses; None asks for it.) Not on iWARP.
+	MinRNRTimer uint8
+
+	// QPNum and SRQ tell the peer about the queue pair of an id that has none made by
+	// [ID.CreateQP]: its number, and if it receives from a shared receive queue.
+	QPNum uint32
+	SRQ   bool
+}
+
+// depths are the limits of RDMA READs and atomics at once.
+type depths struct{ resources, initiator uint8 }
+
+// protocolIWARP is the one whose connections are made by another connection manager.
+const protocolIWARP = "iw"
+
+// The transports' limits for private data: a message of the InfiniBand connection manager
+// has so many bytes, of which a connection request spends 36 on IP addresses. On iWARP the
+// length has to fit the kernel's interface.
+var (
+	privateLimitIB    = map[string]int{opConnect: 56, opAccept: 196, opReject: 148}
+	privateLimitIWARP = 255
+)
+
+// checkPrivate refuses what does not fit, with the limit, where the kernel says EINVAL.
+func (id *ID) checkPrivate(op string, private []byte) error {
+	limit := privateLimitIWARP
+	if dev, err := id.device(); err == nil && dev.Protocol() != protocolIWARP {
+		limit = privateLimitIB[op]
+	}
+	if len(private) > limit {
+		return invalidError(fmt.Sprintf("%d bytes of private data, the transport carries up to %d here", len(private), limit))
+	}
+	return nil
+}
+
+func (id *ID) device() (*uverbs.Device, error) {
+	if id.qp != nil {
+		return id.qp.PD().Context().Device(), nil
+	}
+	return id.ch.devs.find(id.dev)
+}
+
+// depths fills in the defaults and checks the rest against the device.
+func (id *ID) depths(p *ConnParam) (depths, error) {
+	d := depths{value(p.ResponderResources, None), value(p.InitiatorDepth, None)}
+	if id.qp == nil && p.ResponderResources != 0 && p.InitiatorDepth != 0 {
+		return d, nil // the program made the queue pair and knows what it can
+	}
+	ctx, err := id.deviceContext()
+	if err != nil {
+		return d, err
+	}
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return d, err
+	}
+	if err := fit("ResponderResources", &d.resources, p.ResponderResources, attr.MaxQPRDAtom); err != nil {
+		return d, err
+	}
+	return d, fit("InitiatorDepth", &d.initiator, p.InitiatorDepth, attr.MaxQPInitRDAtom)
+}
+
+func fit(field string, to *uint8, asked uint8, device uint32) error {
+	limit := min(device, None-1)
+	switch {
+	case asked == 0:
+		*to = uint8(limit)
+	case uint32(*to) > limit:
+		return invalidError(fmt.Sprintf("%s is %d, the device does %d", field, asked, limit))
+	}
+	return nil
+}
+
+// deviceContext is the context of the queue pair, else that of the id.
+func (id *ID) deviceContext() (*uverbs.Context, error) {
+	if id.qp != nil {
+		return id.qp.PD().Context(), nil
+	}
+	return id.context()
+}
+
+// value gives a field its default, and None its meaning.
+func value(v, byDefault uint8) uint8 {
+	switch v {
+	case 0:
+		return byDefault
+	case None:
+		return 0
+	}
+	return v
+}
+
+// kernel builds the kernel's struct.
+func (p *ConnParam) kernel(qp *uverbs.QP, d depths) abi.RdmaUcmConnParam {
+	k := abi.RdmaUcmConnParam{
+		QpNum: p.QPNum, PrivateDataLen: uint8(len(p.PrivateData)),
+		ResponderResources: d.resources, InitiatorDepth: d.initiator,
+		RetryCount: value(p.RetryCount, 7), RnrRetryCount: value(p.RNRRetryCount, 7), Valid: 1,
+	}
+	if p.FlowControl {
+		k.FlowControl = 1
+	}
+	if p.SRQ {
+		k.Srq = 1
+	}
+	if qp != nil {
+		k.QpNum = qp.Num()
+	}
+	copy(k.PrivateData[:], p.PrivateData)
+	return k
+}

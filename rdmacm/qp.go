@@ -1,0 +1,139 @@
+package rdmacm
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/uapi"
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// CreateQP makes a queue pair for the id, in state INIT: receives may be posted right away,
+// and should be before Connect or Accept. pd has to be on the id's device, see [ID.Context].
+// The queue pair belongs to the id from now on: the library moves it through its states, and
+// [ID.Close] destroys it.
+//
+// Source: rdma_create_qp(3).
+func (id *ID) CreateQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, error) {
+	var qp *uverbs.QP
+	err := id.do(opQP, netip.AddrPort{}, func() (err error) {
+		qp, err = id.createQP(pd, attr)
+		return err
+	})
+	return qp, err
+}
+
+func (id *ID) createQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, error) {
+	switch {
+	case id.qp != nil:
+		return nil, invalidError("the id has a queue pair already")
+	case id.dev.port == 0:
+		return nil, invalidError("the id has no device yet")
+	}
+	if dev := pd.Context().Device(); !id.dev.matches(dev) {
+		return nil, invalidError("the protection domain is on " + dev.Name() + ", the id on another device")
+	}
+	qp, err := pd.CreateQP(attr)
+	if err != nil {
+		return nil, err
+	}
+	id.qp = qp
+	if err := id.modify(uverbs.StateInit, nil); err != nil {
+		id.qp = nil
+		if id.state == stateRequested {
+			err = gone(err)
+		}
+		return nil, joined(err, qp.Close())
+	}
+	return qp, nil
+}
+
+// QPAttr returns the attributes, and which of them count, that bring a queue pair to a
+// state (INIT, RTR or RTS), for programs that make and move the queue pair themselves. They
+// change as the connection moves on: access flags are 0 before Connect, so ask anew each
+// time. Source: rdma_init_qp_attr(3).
+func (id *ID) QPAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error) {
+	var (
+		attr uverbs.QPAttr
+		mask uverbs.QPAttrMask
+	)
+	err := id.do("get queue pair attributes", netip.AddrPort{}, func() (err error) {
+		attr, mask, err = id.qpAttr(to)
+		return err
+	})
+	return attr, mask, err
+}
+
+func (id *ID) qpAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error) {
+	in := abi.RdmaUcmInitQpAttr{Id: id.kid, QpState: uint32(to)}
+	var out abi.IbUverbsQpAttr
+	if err := id.ch.ask(abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, uapi.Bytes(&in), 0, uapi.Bytes(&out)); err != nil {
+		return uverbs.QPAttr{}, 0, err
+	}
+	attr, mask := uverbs.QPAttrFromKernel(&out)
+	if mask&uverbs.QPAttrMinRNRTimer != 0 && id.rnr != None {
+		// The connection manager leaves 0, which is the longest delay of all.
+		attr.MinRNRTimer = id.rnr
+		if id.rnr == 0 {
+			attr.MinRNRTimer = DefaultMinRNRTimer
+		}
+	}
+	return attr, mask, nil
+}
+
+// modify moves the queue pair as the connection manager says, after change had its say.
+// Where the kernel itself moves it (iWARP, to RTS) there is nothing to do.
+func (id *ID) modify(to uverbs.QPState, change func(*uverbs.QPAttr)) error {
+	attr, mask, err := id.qpAttr(to)
+	if err != nil {
+		return err
+	}
+	if mask&uverbs.QPAttrState == 0 {
+		return nil
+	}
+	if change != nil {
+		change(&attr)
+	}
+	return id.qp.Modify(&attr, mask)
+}
+
+// ready brings the queue pair from INIT to RTS, through INIT once more: before the
+// handshake the kernel did not know the access that the peer is to have. d replaces the
+// limits that the kernel knows, for a side that has not sent its own yet.
+func (id *ID) ready(d *depths) error {
+	if err := id.modify(uverbs.StateInit, nil); err != nil {
+		return err
+	}
+	err := id.modify(uverbs.StateRTR, func(a *uverbs.QPAttr) {
+		if d != nil {
+			a.MaxDestRDAtomic = d.resources
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return id.modify(uverbs.StateRTS, func(a *uverbs.QPAttr) {
+		if d != nil {
+			a.MaxRDAtomic = d.initiator
+		}
+	})
+}
+
+// qpError moves the queue pair to the state where everything posted is flushed, and so wakes
+// those who wait for its completions. A queue pair that the program has closed is none.
+func (id *ID) qpError() error {
+	if id.qp == nil {
+		return nil
+	}
+	to := uverbs.StateError
+	if id.qp.PD().Context().Device().Protocol() == protocolIWARP && id.qp.State() == uverbs.StateRTS {
+		to = uverbs.StateSQD // the way to close an iWARP connection in order
+	}
+	err := id.qp.Modify(&uverbs.QPAttr{State: to}, uverbs.QPAttrState)
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package rdmacm
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/discover"
+	"github.com/pureverbs/rdma/internal/testutil"
+	"github.com/pureverbs/rdma/internal/uapi"
+)
+
+// script is an rdma_cm file that does nothing of itself: it notes what is asked, answers
+// what it was told to answer, and has the events that a test puts in. Kernel ids count from
+// 0, which is a valid one. What a kernel would do is the fake kernel's part.
+type script struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	calls  []call
+	next   uint32
+	uids   map[uint32]uint64 // live ids
+	fail   map[uint32]error  // by command
+	local  netip.AddrPort    // what QUERY answers; a device when valid
+	remote netip.AddrPort
+
+	events chan *abi.RdmaUcmEventResp
+	closed chan struct{}
+	once   sync.Once
+}
+
+// call is a command as the kernel gets it.
+type call struct {
+	cmd  uint32
+	out  uint16
+	body []byte
+}
+
+const (
+	scriptGUID = 0x505400fffe123456 // of the device in scriptTree
+	scriptDev  = 10<<8 | 126
+)
+
+func newScript(t *testing.T) *script {
+	return &script{
+		t: t, uids: map[uint32]uint64{}, fail: map[uint32]error{},
+		events: make(chan *abi.RdmaUcmEventResp, 64), closed: make(chan struct{}),
+	}
+}
+
+// channel opens an event channel on the script, on a system with the devices of the tree.
+func (s *script) channel(files map[string]string) *EventChannel {
+	s.t.Helper()
+	testutil.NoLeaks(s.t)
+	ch, err := NewEventChannel(WithSystem(s.system(files)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := ch.Close(); err != nil {
+			s.t.Errorf("close event channel: %v", err)
+		}
+		if len(s.uids) > 0 {
+			s.t.Errorf("%d ids are left in the kernel", len(s.uids))
+		}
+	})
+	return ch
+}
+
+func (s *script) system(files map[string]string) *discover.System {
+	root := s.t.TempDir()
+	all := map[string]string{"sys/class/misc/rdma_cm/dev": "10:126\n", "sys/class/misc/rdma_cm/abi_version": "4\n",
+		"sys/class/infiniband_verbs/abi_version": "6\n"}
+	for name, content := range files {
+		all[name] = content
+	}
+	for name, content := range all {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return &discover.System{
+		Root: root, Opener: s,
+		Netlink: func() (discover.Transport, error) { return nil, syscall.EPROTONOSUPPORT },
+	}
+}
+
+// scriptTree is a RoCE device on eth0 whose node cannot be opened.
+func scriptTree(netdevs string) map[string]string {
+	const verbs, ib = "sys/class/infiniband_verbs/uverbs0/", "sys/class/infiniband/rxe0/"
+	return map[string]string{
+		verbs + "ibdev": "rxe0\n", verbs + "dev": "231:192\n", verbs + "abi_version": "2\n",
+		ib + "node_guid": "5054:00ff:fe12:3456\n", ib + "node_type": "1: CA\n", ib + "node_desc": "rxe\n",
+		ib + "ports/1/link_layer": "Ethernet\n", ib + "ports/1/gids/0": "0000:0000:0000:0000:0000:ffff:0a09:0001\n",
+		ib + "ports/1/gid_attrs/types/0": "RoCE v2\n", ib + "ports/1/gid_attrs/ndevs/0": "eth0\n",
+		"proc/thread-self/net/dev": "Inter-| Receive\n face |bytes\n" + netdevs,
+	}
+}
+
+func (s *script) Open(path string) (uapi.File, error) {
+	if path != "/dev/infiniband/rdma_cm" {
+		return nil, &os.PathError{Op: "open", Path: path, Err: syscall.ENOENT}
+	}
+	return s, nil
+}
+
+func (s *script) Stat(path string) (uint64, error) {
+	if path != "/dev/infiniband/rdma_cm" {
+		return 0, &os.PathError{Op: "stat", Path: path, Err: syscall.ENOENT}
+	}
+	return scriptDev, nil
+}
+
+func (s *script) Adopt(int32) (uapi.File, error) { return nil, syscall.EINVAL }
+
+func (s *script) Ioctl(uint32, unsafe.Pointer) error { return syscall.ENOTTY }
+
+func (s *script) Read(context.Context, []byte) (int, error) { return 0, syscall.EINVAL }
+
+func (s *script) Map(int64, int, int) ([]byte, error) { return nil, syscall.ENODEV }
+
+func (s *script) Unmap([]byte) error { return syscall.EINVAL }
+
+func (s *script) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}
+
+func (s *script) Write(ctx context.Context, p []byte) (int, error) {
+	select {
+	case <-s.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	c := call{cmd: binary.NativeEndian.Uint32(p), out: binary.NativeEndian.Uint16(p[6:]), body: append([]byte(nil), p[8:]...)}
+	if n := binary.NativeEndian.Uint16(p[4:]); int(n) != len(c.body) {
+		s.t.Errorf("command %d has %d bytes, its header says %d", c.cmd, len(c.body), n)
+	}
+	if c.cmd == abi.RDMA_USER_CM_CMD_GET_EVENT {
+		return len(p), s.getEvent(ctx, c)
+	}
+	if ctx != nil {
+		s.t.Errorf("command %d waits", c.cmd)
+	}
+	if err := s.answer(c); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (s *script) getEvent(ctx context.Context, c call) error {
+	s.mu.Lock()
+	err := s.fail[c.cmd]
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case r := <-s.events:
+		in := as[abi.RdmaUcmGetEvent](c.body)
+		copy(memory(in.Response, int(c.out)), uapi.Bytes(r))
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closed:
+		return net.ErrClosed
+	}
+}
+
+// answer runs a command.
+func (s *script) answer(c call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls = append(s.calls, c)
+	if err := s.fail[c.cmd]; err != nil {
+		return err
+	}
+	switch c.cmd {
+	case abi.RDMA_USER_CM_CMD_CREATE_ID:
+		in := as[abi.RdmaUcmCreateId](c.body)
+		out := abi.RdmaUcmCreateIdResp{Id: s.next}
+		s.uids[s.next] = in.Uid
+		s.next++
+		copy(memory(in.Response, int(c.out)), uapi.Bytes(&out))
+	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
+		in := as[abi.RdmaUcmDestroyId](c.body)
+		if _, ok := s.uids[in.Id]; !ok {
+			return syscall.ENOENT
+		}
+		delete(s.uids, in.Id)
+		// Counts that nobody may wait for.
+		out := abi.RdmaUcmDestroyIdResp{EventsReported: 99}
+		copy(memory(in.Response, int(c.out)), uapi.Bytes(&out))
+	case abi.RDMA_USER_CM_CMD_QUERY:
+		in := as[abi.RdmaUcmQuery](c.body)
+		copy(memory(in.Response, int(c.out)), s.query())
+	case abi.RDMA_USER_CM_CMD_ACCEPT:
+		if in := as[abi.RdmaUcmAccept](c.body); in.ConnParam.Valid != 0 {
+			s.uids[in.Id] = in.Uid
+		}
+	}
+	return nil
+}
+
+func (s *script) query() []byte {
+	out := abi.RdmaUcmQueryAddrResp{}
+	if s.local.IsValid() {
+		out.NodeGuid, out.PortNum = uint64(abi.ToBE64(scriptGUID)), 1
+		out.SrcSize, _ = putSockaddr(&out.SrcAddr, s.local)
+	}
+	if s.remote.IsValid() {
+		out.DstSize, _ = putSockaddr(&out.DstAddr, s.remote)
+	}
+	return uapi.Bytes(&out)
+}
+
+// sent returns the bodies of the commands of that kind.
+func (s *script) sent(cmd uint32) (bodies [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.cmd == cmd {
+			bodies = append(bodies, c.body)
+		}
+	}
+	return bodies
+}
+
+// put makes an event of an id, whose kernel number is kid.
+func (s *script) put(kid uint32, typ EventType, status int32, private ...byte) {
+	s.mu.Lock()
+	uid := s.uids[kid]
+	s.mu.Unlock()
+	s.putUID(uid, kid, typ, status, private...)
+}
+
+func (s *script) putUID(uid uint64, kid uint32, typ EventType, status int32, private ...byte) {
+	r := &abi.RdmaUcmEventResp{Uid: uid, Id: kid, Event: uint32(typ), Status: uint32(status)}
+	p := r.ParamConn()
+	p.PrivateDataLen = uint8(copy(p.PrivateData[:], private))
+	s.events <- r
+}
+
+// request makes a connection request on a listener and returns the kernel number of its id.
+func (s *script) request(listener *ID, private ...byte) uint32 {
+	s.mu.Lock()
+	kid := s.next
+	s.next++
+	s.uids[kid] = 0
+	s.mu.Unlock()
+	s.putUID(listener.uid, kid, EventConnectRequest, 0, private...)
+	return kid
+}
+
+// next receives an event.
+func next(t *testing.T, ch *EventChannel) *Event {
+	t.Helper()
+	ev, err := ch.NextEvent(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// quiet checks that nothing is left to report: the next event is one that comes now.
+func quiet(t *testing.T, ch *EventChannel) {
+	t.Helper()
+	marker, err := ch.NewID(PortSpaceTCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer marker.Close()
+	ch.file.(*script).put(marker.kid, EventAddrChange, 0)
+	if ev := next(t, ch); ev.ID != marker {
+		t.Errorf("got event %v (%v), want none", ev.Type, ev.Err)
+	}
+}
+
+func mustID(t *testing.T, ch *EventChannel) *ID {
+	t.Helper()
+	id, err := ch.NewID(PortSpaceTCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := id.Close(); err != nil {
+			t.Errorf("close id: %v", err)
+		}
+	})
+	return id
+}

@@ -1,0 +1,355 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pureverbs/rdma/internal/testutil"
+	"github.com/pureverbs/rdma/rdmacm"
+	"github.com/pureverbs/rdma/uverbs"
+)
+
+// The lab's addresses on the device that tests use.
+const (
+	labIPv4 = "10.9.0.1"
+	labIPv6 = "2001:db8:9::1"
+)
+
+func limit(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// station is one end of a connection: window slots to receive into, then as many to send
+// from.
+type station struct {
+	conn *rdmacm.Conn
+	mr   *uverbs.MR
+	size int
+}
+
+const window = 8
+
+// prepare registers memory and posts a receive into each slot.
+func (s *station) prepare(c *rdmacm.Conn) (err error) {
+	s.conn = c
+	if s.mr, err = c.PD().AllocMR(2*window*s.size, uverbs.AccessLocalWrite); err != nil {
+		return err
+	}
+	for i := range window {
+		if err := s.post(i); err != nil {
+			s.mr.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *station) slot(i int) []byte { return s.mr.Bytes()[i*s.size:][:s.size] }
+func (s *station) out(i int) []byte  { return s.slot(window + i) }
+
+func (s *station) post(slot int) error {
+	_, err := s.conn.QP().PostRecv([]uverbs.RecvWR{{ID: uint64(slot), SGL: []uverbs.SGE{s.mr.SGE(slot*s.size, s.size)}}})
+	return err
+}
+
+// send sends slots with one doorbell and waits until their memory is free again.
+func (s *station) send(ctx context.Context, slots, lengths []int) error {
+	wrs := make([]uverbs.SendWR, len(slots))
+	for i, slot := range slots {
+		wrs[i] = uverbs.SendWR{ID: uint64(slot), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{s.mr.SGE(slot*s.size, lengths[i])}}
+	}
+	wrs[len(wrs)-1].Flags = uverbs.SendSignaled
+	if _, err := s.conn.QP().PostSend(wrs); err != nil {
+		return err
+	}
+	_, err := one(ctx, s.conn.SendCQ())
+	return err
+}
+
+func one(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
+	var wcs [1]uverbs.WC
+	if _, err := cq.Wait(ctx, wcs[:]); err != nil {
+		return wcs[0], err
+	}
+	return wcs[0], wcs[0].Err()
+}
+
+func (s *station) close() error { return errors.Join(s.mr.Close(), s.conn.Close()) }
+
+// echo serves one connection until it ends.
+func echo(ctx context.Context, s *station) {
+	wcs := make([]uverbs.WC, window)
+	for {
+		n, err := s.conn.RecvCQ().Wait(ctx, wcs)
+		if err != nil {
+			return
+		}
+		slots, lengths := make([]int, n), make([]int, n)
+		for i := range wcs[:n] {
+			if wcs[i].Err() != nil {
+				return
+			}
+			slots[i], lengths[i] = int(wcs[i].ID), int(wcs[i].ByteLen)
+		}
+		// Out of the slots they came in: the client has no more than window in flight.
+		if s.send(ctx, slots, lengths) != nil {
+			return
+		}
+		for _, slot := range slots {
+			if s.post(slot) != nil {
+				return
+			}
+		}
+	}
+}
+
+// echoServer accepts connections and echoes on each. It is over when the test is.
+func echoServer(t *testing.T, address string, size int) netip.AddrPort {
+	t.Helper()
+	ctx := limit(t, 5*time.Minute)
+	l, err := rdmacm.Listen(ctx, address, nil)
+	must(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			r, err := l.Next(ctx)
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				s := &station{size: size}
+				if _, err := r.Accept(ctx, &rdmacm.Options{Prepare: s.prepare}); err != nil {
+					t.Errorf("accept: %v", err)
+					return
+				}
+				echo(ctx, s)
+				if err := s.close(); err != nil {
+					t.Errorf("server: %v", err)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close listener: %v", err)
+		}
+		wg.Wait()
+	})
+	return l.Addr()
+}
+
+func dial(t testing.TB, ctx context.Context, address string, size int) *station {
+	t.Helper()
+	s := &station{size: size}
+	_, err := rdmacm.Dial(ctx, address, &rdmacm.Options{Prepare: s.prepare})
+	must(t, err)
+	return s
+}
+
+// trip sends messages of the given lengths and compares what comes back, in order.
+func (s *station) trip(ctx context.Context, seed uint64, lengths ...int) error {
+	slots := make([]int, len(lengths))
+	for i, n := range lengths {
+		slots[i] = window + i
+		fill(s.out(i)[:n], seed+uint64(i))
+	}
+	if err := s.send(ctx, slots, lengths); err != nil {
+		return err
+	}
+	for i, n := range lengths {
+		wc, err := one(ctx, s.conn.RecvCQ())
+		if err != nil {
+			return err
+		}
+		if got := s.slot(int(wc.ID))[:wc.ByteLen]; !bytes.Equal(got, s.out(i)[:n]) {
+			return fmt.Errorf("message %d of %d bytes came back changed, with %d bytes", seed+uint64(i), n, len(got))
+		}
+		if err := s.post(int(wc.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestEchoOverBothFamilies(t *testing.T) {
+	for _, host := range []string{labIPv4, labIPv6} {
+		t.Run(host, func(t *testing.T) {
+			testutil.NoLeaks(t)
+			testutil.Device(t)
+			addr := echoServer(t, netip.AddrPortFrom(netip.MustParseAddr(host), 0).String(), 1024)
+			ctx := limit(t, time.Minute)
+			s := dial(t, ctx, addr.String(), 1024)
+			if s.conn.RemoteAddr() != addr {
+				t.Errorf("remote address is %v, want %v", s.conn.RemoteAddr(), addr)
+			}
+			for i := range 20 {
+				must(t, s.trip(ctx, uint64(i), i*50))
+			}
+			must(t, s.close())
+		})
+	}
+}
+
+// TestManyMessages sends messages of changing size and verifies the contents of each.
+func TestManyMessages(t *testing.T) {
+	n := 100_000
+	if testing.Short() {
+		n = 5000
+	}
+	testutil.NoLeaks(t)
+	testutil.Device(t)
+	const size = 4096
+	addr := echoServer(t, labIPv4+":0", size)
+	ctx := limit(t, 10*time.Minute)
+	s := dial(t, ctx, addr.String(), size)
+	lengths := make([]int, window)
+	for i := 0; i < n; i += 2 * window { // they go there and back
+		for j := range lengths {
+			lengths[j] = (i*37 + j*1013) % (size + 1)
+		}
+		must(t, s.trip(ctx, uint64(i), lengths...))
+	}
+	must(t, s.close())
+}
+
+// TestManyConnections has 64 connections at once on the server's one event channel.
+func TestManyConnections(t *testing.T) {
+	testutil.NoLeaks(t)
+	testutil.Device(t)
+	addr := echoServer(t, labIPv4+":0", 256)
+	ctx := limit(t, 2*time.Minute)
+	var wg sync.WaitGroup
+	ready := make(chan struct{})
+	var up sync.WaitGroup
+	for i := range 64 {
+		up.Add(1)
+		wg.Go(func() {
+			s := &station{size: 256}
+			_, err := rdmacm.Dial(ctx, addr.String(), &rdmacm.Options{Prepare: s.prepare})
+			up.Done()
+			if err != nil {
+				t.Errorf("connection %d: %v", i, err)
+				return
+			}
+			<-ready // all are up at once
+			for j := range 10 {
+				if err := s.trip(ctx, uint64(i*100+j), 200); err != nil {
+					t.Errorf("connection %d: %v", i, err)
+				}
+			}
+			if err := s.close(); err != nil {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		})
+	}
+	up.Wait()
+	close(ready)
+	wg.Wait()
+}
+
+// TestRW29PrivateData: what was sent is a prefix of what arrives, the rest is zero.
+func TestRW29PrivateData(t *testing.T) {
+	testutil.NoLeaks(t)
+	testutil.Device(t)
+	ctx := limit(t, time.Minute)
+	l, err := rdmacm.Listen(ctx, labIPv4+":0", nil)
+	must(t, err)
+	defer l.Close()
+	data := bytes.Repeat([]byte{0xa5}, 196)
+	for _, tt := range []struct{ ask, answer int }{{0, 0}, {1, 1}, {40, 100}, {56, 196}} {
+		var server *rdmacm.Conn
+		done := make(chan error, 1)
+		go func() {
+			r, err := l.Next(ctx)
+			if err == nil {
+				padded(t, "request", r.PrivateData(), data[:tt.ask])
+				server, err = r.Accept(ctx, &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: data[:tt.answer]}})
+			}
+			done <- err
+		}()
+		client, err := rdmacm.Dial(ctx, l.Addr().String(), &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: data[:tt.ask]}})
+		must(t, err)
+		must(t, <-done)
+		padded(t, "answer", client.PrivateData(), data[:tt.answer])
+		must(t, errors.Join(client.Close(), server.Close()))
+	}
+	go func() {
+		if r, err := l.Next(ctx); err == nil {
+			r.Reject(data[:5])
+		}
+	}()
+	_, err = rdmacm.Dial(ctx, l.Addr().String(), nil)
+	var rejected *rdmacm.RejectedError
+	if !errors.As(err, &rejected) {
+		t.Fatalf("got %v, want a RejectedError", err)
+	}
+	padded(t, "rejection", rejected.PrivateData, data[:5])
+	if _, err := rdmacm.Dial(ctx, l.Addr().String(), &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: data[:57]}}); err == nil {
+		t.Error("57 bytes of private data were accepted, the limit is 56")
+	}
+}
+
+func padded(t *testing.T, what string, got, sent []byte) {
+	t.Helper()
+	if len(got) < len(sent) || !bytes.Equal(got[:len(sent)], sent) || len(bytes.Trim(got[len(sent):], "\x00")) > 0 {
+		t.Errorf("%s: got %x, sent %x", what, got, sent)
+	}
+}
+
+// TestNobodyListens tells a refusal from other failures.
+func TestNobodyListens(t *testing.T) {
+	testutil.NoLeaks(t)
+	testutil.Device(t)
+	_, err := rdmacm.Dial(limit(t, time.Minute), labIPv4+":9", nil)
+	var rejected *rdmacm.RejectedError
+	if !errors.As(err, &rejected) || rejected.Reason != 8 {
+		t.Errorf("got %v, want a rejection with reason 8", err)
+	}
+}
+
+// TestRW17ClientGone: clients that give up before they are answered are that request's
+// trouble only.
+func TestRW17ClientGone(t *testing.T) {
+	testutil.NoLeaks(t)
+	testutil.Device(t)
+	ctx := limit(t, 2*time.Minute)
+	l, err := rdmacm.Listen(ctx, labIPv4+":0", nil)
+	must(t, err)
+	defer l.Close()
+	for range 50 {
+		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		if c, err := rdmacm.Dial(short, l.Addr().String(), nil); err == nil {
+			c.Close()
+		}
+		cancel()
+	}
+	good := make(chan error, 1)
+	go func() {
+		c, err := rdmacm.Dial(ctx, l.Addr().String(), &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: []byte("good")}})
+		if err == nil {
+			err = c.Close()
+		}
+		good <- err
+	}()
+	for served := false; !served; {
+		r, err := l.Next(ctx)
+		must(t, err)
+		served = bytes.HasPrefix(r.PrivateData(), []byte("good"))
+		c, err := r.Accept(limit(t, 10*time.Second), nil)
+		switch {
+		case err == nil:
+			must(t, c.Close())
+		case served || !errors.Is(err, rdmacm.ErrRequestGone):
+			t.Errorf("accept: %v", err)
+		}
+	}
+	must(t, <-good)
+}
