@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// resolveAddr reads ADDR of the command line: an address or a name, with or without port.
+func resolveAddr(ctx context.Context, text string, port uint16) (netip.AddrPort, error) {
+	host, port, err := splitAddr(text, port)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return checkZone(netip.AddrPortFrom(addr.Unmap(), port))
+	}
+	if strings.Contains(host, ":") {
+		return netip.AddrPort{}, usagef("address %q: not an IPv6 address", text)
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("look up %s: %w", host, err)
+	}
+	return checkZone(netip.AddrPortFrom(addrs[0].Unmap(), port))
+}
+
+// splitAddr separates host and port. An IPv6 address needs brackets only together with a
+// port: fe80::1%eth0, [fe80::1%eth0]:7174.
+func splitAddr(text string, port uint16) (host string, _ uint16, err error) {
+	if text == "" {
+		return "", 0, usagef("address is empty")
+	}
+	if bare, ok := strings.CutPrefix(text, "["); ok {
+		if bare, ok := strings.CutSuffix(bare, "]"); ok {
+			return bare, port, nil
+		}
+	} else if strings.Count(text, ":") != 1 {
+		return text, port, nil
+	}
+	host, service, err := net.SplitHostPort(text)
+	if err != nil {
+		return "", 0, usagef("address %q: want HOST, HOST:PORT or [IPv6]:PORT", text)
+	}
+	n, err := strconv.ParseUint(service, 10, 16)
+	if err != nil || n == 0 || host == "" {
+		return "", 0, usagef("address %q: want HOST:PORT with a port from 1 to 65535", text)
+	}
+	return host, uint16(n), nil
+}
+
+// checkZone refuses a link-local address that does not say on which link: the kernel would
+// say EINVAL.
+func checkZone(a netip.AddrPort) (netip.AddrPort, error) {
+	if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && a.Addr().Zone() == "" {
+		return a, usagef("address %v is link-local: name the interface, like %v%%eth0", a.Addr(), a.Addr())
+	}
+	return a, nil
+}
+
+// listenAddrs returns where to listen. The IPv6 wildcard takes IPv4 clients too, unless
+// the system says otherwise (net.ipv6.bindv6only) or has no IPv6: the IPv4 wildcard is for
+// those, and fails where it is not needed.
+func listenAddrs(text string, port uint16) ([]netip.AddrPort, error) {
+	if text == "" {
+		return []netip.AddrPort{
+			netip.AddrPortFrom(netip.IPv6Unspecified(), port),
+			netip.AddrPortFrom(netip.IPv4Unspecified(), port),
+		}, nil
+	}
+	host, port, err := splitAddr(text, port)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil, usagef("address %q: listening needs an IP address", text)
+	}
+	a, err := checkZone(netip.AddrPortFrom(addr.Unmap(), port))
+	return []netip.AddrPort{a}, err
+}
