@@ -36,6 +36,11 @@ type EventChannel struct {
 	ids  table
 	devs devices
 
+	// hintLater keeps events from explaining themselves: what a hint says depends on the
+	// network namespace of the thread, so where somebody else receives the events
+	// (see hub) the one who waits for them explains.
+	hintLater bool
+
 	turn chan struct{} // held by the goroutine that reads
 	done chan struct{} // closed by Close
 

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"net"
 	"net/netip"
 	"sync"
 
@@ -165,7 +166,9 @@ func (c *Conn) Disconnect() error {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.qp != nil && c.Err() == nil {
+	live := c.Err() == nil
+	c.ep.finish(net.ErrClosed) // before the peer's answer can end it otherwise
+	if c.qp != nil && live {
 		c.ep.id.Disconnect() //nolint:errcheck // fails where there is no connection yet
 	}
 	return wrap("close connection", c.RemoteAddr(), c.undo.run())

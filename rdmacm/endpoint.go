@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 )
 
@@ -58,22 +59,35 @@ func ended(ev *Event) error {
 
 // await waits for the next event of the handshake, which is to be good news.
 func (e *endpoint) await(ctx context.Context) (*Event, error) {
-	select {
-	case ev := <-e.steps: // even if the end came right behind
-		return ev, ev.Err
-	default:
+	ev, err := e.step(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ev, e.hub.ch.hinted(ev.Err, netip.AddrPort{})
+}
+
+func (e *endpoint) step(ctx context.Context) (*Event, error) {
+	if ev := e.pending(); ev != nil {
+		return ev, nil
 	}
 	select {
 	case ev := <-e.steps:
-		return ev, ev.Err
+		return ev, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-e.done:
 	}
+	if ev := e.pending(); ev != nil { // even if the end came right behind
+		return ev, nil
+	}
+	return nil, e.err
+}
+
+func (e *endpoint) pending() *Event {
 	select {
 	case ev := <-e.steps:
-		return ev, ev.Err
+		return ev
 	default:
-		return nil, e.err
+		return nil
 	}
 }

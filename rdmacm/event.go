@@ -97,7 +97,12 @@ func newEvent(r *abi.RdmaUcmEventResp) *Event {
 
 // fail says in Err what the event reports about its id.
 func (ev *Event) fail(op string, cause error) {
-	ev.Err = ev.ID.ch.explain(op, ev.ID.peer(), cause)
+	ch := ev.ID.ch
+	if ch.hintLater {
+		ev.Err = wrap(op, ev.ID.peer(), cause)
+		return
+	}
+	ev.Err = ch.explain(op, ev.ID.peer(), cause)
 }
 
 // errno is the negative errno that Status holds.

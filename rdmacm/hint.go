@@ -29,7 +29,10 @@ const (
 // explain makes an Error of what the kernel said, with a hint where an errno alone would
 // send the reader to the wrong place.
 func (c *EventChannel) explain(op string, addr netip.AddrPort, err error) error {
-	err = wrap(op, addr, err)
+	return c.hinted(wrap(op, addr, err), addr)
+}
+
+func (c *EventChannel) hinted(err error, addr netip.AddrPort) error {
 	var (
 		e     *Error
 		below *uverbs.Error // explains itself

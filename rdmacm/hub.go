@@ -23,6 +23,7 @@ func newHub(opts []Option) (*hub, error) {
 	if err != nil {
 		return nil, err
 	}
+	ch.hintLater = true
 	ctx, stop := context.WithCancel(context.Background())
 	h := &hub{ch: ch, stop: stop, done: make(chan struct{}), endpoints: make(map[*ID]*endpoint)}
 	go h.run(ctx)

@@ -402,16 +402,15 @@ func TestRW27CloseWakesNextEvent(t *testing.T) {
 }
 
 func TestNextEventContext(t *testing.T) {
-	ch := newScript(t).channel(nil)
+	s := newScript(t)
+	ch := s.channel(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	first := make(chan error)
 	go func() {
 		_, err := ch.NextEvent(ctx)
 		first <- err
 	}()
-	for len(ch.turn) == 0 { // until it waits for the kernel
-		time.Sleep(time.Millisecond)
-	}
+	<-s.waiting
 	// A second one that waits for the first.
 	expired, cancel2 := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancel2()

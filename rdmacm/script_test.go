@@ -29,12 +29,14 @@ type script struct {
 	next   uint32
 	uids   map[uint32]uint64 // live ids
 	fail   map[uint32]error  // by command
-	local  netip.AddrPort    // what QUERY answers; a device when valid
+	hooks  map[uint32]func(kid uint32)
+	local  netip.AddrPort // what QUERY answers; a device when valid
 	remote netip.AddrPort
 
-	events chan *abi.RdmaUcmEventResp
-	closed chan struct{}
-	once   sync.Once
+	events  chan *abi.RdmaUcmEventResp
+	waiting chan struct{} // a GET_EVENT waits
+	closed  chan struct{}
+	once    sync.Once
 }
 
 // call is a command as the kernel gets it.
@@ -52,7 +54,7 @@ const (
 func newScript(t *testing.T) *script {
 	return &script{
 		t: t, uids: map[uint32]uint64{}, fail: map[uint32]error{},
-		events: make(chan *abi.RdmaUcmEventResp, 64), closed: make(chan struct{}),
+		events: make(chan *abi.RdmaUcmEventResp, 64), waiting: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
@@ -157,8 +159,17 @@ func (s *script) Write(ctx context.Context, p []byte) (int, error) {
 	if err := s.answer(c); err != nil {
 		return 0, err
 	}
+	s.mu.Lock()
+	hook := s.hooks[c.cmd]
+	s.mu.Unlock()
+	if hook != nil {
+		hook(binary.NativeEndian.Uint32(c.body[kidAt[c.cmd]:]))
+	}
 	return len(p), nil
 }
+
+// kidAt is where the commands that hooks are for have the id.
+var kidAt = map[uint32]int{abi.RDMA_USER_CM_CMD_DESTROY_ID: 8}
 
 func (s *script) getEvent(ctx context.Context, c call) error {
 	s.mu.Lock()
@@ -166,6 +177,10 @@ func (s *script) getEvent(ctx context.Context, c call) error {
 	s.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	select {
+	case s.waiting <- struct{}{}:
+	default:
 	}
 	select {
 	case r := <-s.events:

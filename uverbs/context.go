@@ -46,7 +46,7 @@ type kernel struct {
 // Source: ibv_open_device(3).
 func (d *Device) Open() (*Context, error) {
 	if err := d.Usable(); err != nil {
-		return nil, wrap("open", d.Name(), err)
+		return nil, err
 	}
 	file, err := d.sys.Opener.Open(d.info.Node)
 	if err != nil {

@@ -93,20 +93,20 @@ type echoService struct {
 	log       io.Writer
 }
 
-// listen opens the listeners: the first address must work, the others are for systems
-// where the first does not cover them.
+// listen opens a listener on each address that can be had; one is enough. The error is that
+// of the last: the IPv4 wildcard can be had unless something is really wrong.
 func (s *echoService) listen(ctx context.Context, addrs []netip.AddrPort, opts []rdmacm.Option) error {
-	var first error
+	var last error
 	for _, addr := range addrs {
 		ln, err := rdmacm.Listen(ctx, addr.String(), &rdmacm.Options{Backlog: s.opts.maxClients, System: opts})
 		if err != nil {
-			first = errors.Join(first, err)
+			last = err
 			continue
 		}
 		s.listeners = append(s.listeners, ln)
 	}
 	if len(s.listeners) == 0 {
-		return fmt.Errorf("listen on port %d: %w", s.opts.port, first)
+		return last
 	}
 	return nil
 }

@@ -87,6 +87,43 @@ func TestEventCloseWakes(t *testing.T) {
 	}
 }
 
+// TestWriteWaitsForReadable: what GET_EVENT does on rdma_cm, here on a socket whose buffer
+// is full: EAGAIN, and then it is readability that counts.
+func TestWriteWaitsForReadable(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	for err = nil; err == nil; {
+		_, err = unix.Write(pair[0], make([]byte, 8))
+	}
+	f, err := Host().Adopt(int32(pair[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(nil, make([]byte, 8)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("a single attempt: got %v, want EAGAIN", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if _, err := f.Write(ctx, make([]byte, 8)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.Write(context.Background(), make([]byte, 8))
+		done <- err
+	}()
+	time.Sleep(5 * time.Millisecond) // let it park; the outcome does not depend on it
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want net.ErrClosed", err)
+	}
+}
+
 func TestDeviceFileClosed(t *testing.T) {
 	f, err := Host().Open("/dev/null")
 	if err != nil {

@@ -55,7 +55,7 @@ func (e *eventFile) Write(ctx context.Context, p []byte) (n int, err error) {
 	}
 	if ctx == nil {
 		if cerr := e.rc.Control(once); cerr != nil {
-			return 0, plain(cerr)
+			return 0, e.plain(cerr)
 		}
 		return n, err
 	}
@@ -82,7 +82,7 @@ func (e *eventFile) wait(ctx context.Context, block func() error) error {
 		return net.ErrClosed
 	}
 	if ctx.Done() == nil {
-		return plain(block())
+		return e.plain(block())
 	}
 	cut := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -98,19 +98,25 @@ func (e *eventFile) wait(ctx context.Context, block func() error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return ctx.Err()
 	}
-	return plain(err)
+	return e.plain(err)
 }
 
-// plain strips what os wraps around an errno, and gives closed files their usual error.
-func plain(err error) error {
-	if errors.Is(err, os.ErrClosed) {
+// plain strips what os wraps around an errno, and gives closed files their usual error:
+// what os and its RawConn say of them differs, and neither is net.ErrClosed.
+func (e *eventFile) plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	select {
+	case <-e.closed:
 		return net.ErrClosed
+	default:
+		return err
 	}
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 func (e *eventFile) Ioctl(uint32, unsafe.Pointer) error { return unix.ENOTTY }

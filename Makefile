@@ -1,0 +1,81 @@
+# make help shows the targets. Nothing here needs more than Go, git and make beforehand:
+# what else is needed comes by apt, or the command that brings it is printed.
+
+KERNEL    ?= 6.1
+DEVICE    ?= rxe
+RUN       ?=
+PKG       ?= ./tests/... ./internal/discover ./docs/...
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+COUNT     ?=
+ADDR      ?=
+ARGS      ?=
+
+GO     ?= go
+LAB    := bin/lab
+export CGO_ENABLED := 0
+export COUNT ADDR ARGS KERNEL FUZZTIME
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help ping test unit sim lab lab-shell bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+ping: ## ping over RDMA, here or in a VM: COUNT=5 ADDR=10.0.0.7 ARGS='-s 4k' KERNEL=6.1
+	@hack/ping.sh
+
+test: lint unit cross ## everything that must pass
+	hack/generate-check.sh -offline
+	@hack/need-cc.sh
+	hack/abi-check.sh
+	$(MAKE) lab
+	hack/ping.sh -c 5
+
+unit: ## tests that need no device, without and with the race detector
+	@hack/need-cc.sh
+	$(GO) test ./...
+	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) -C hack test -race ./...
+
+sim: ## tests on the simulated mlx5 device (not there yet)
+	@echo 'make sim: the simulated mlx5 device does not exist yet; CHANGELOG.md says what does' >&2; exit 1
+
+lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1 DEVICE=rxe RUN=regexp PKG=./tests
+	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
+
+lab-shell: $(LAB) ## a shell in such a VM: KERNEL=6.1 DEVICE=rxe
+	$(LAB) shell -kernel $(KERNEL) -device $(DEVICE)
+
+bench: ## benchmarks, and costs as ratios to the C stack in one boot
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./mmio ./uverbs
+	hack/bench.sh
+
+generate: ## make abi/z*.go from hack/uapi.json
+	$(GO) -C hack run . generate
+
+generate-check: ## fail if abi/z*.go is not what the kernel's headers give
+	hack/generate-check.sh
+
+abi-check: ## let gcc judge the layouts
+	@hack/need-cc.sh
+	hack/abi-check.sh
+
+lint: ## gofmt, go vet, golangci-lint
+	hack/lint.sh
+
+cross: ## build and vet for all systems; no cgo, static
+	hack/cross.sh
+
+fuzz: ## run every fuzz target for FUZZTIME=10s
+	hack/fuzz.sh
+
+image: ## container images (not there yet)
+	@echo 'make image: container images do not exist yet; see docs/containers.md' >&2; exit 1
+
+clean: ## remove what was built (not the cache in ~/.cache/pureverbs)
+	rm -rf bin
+
+$(LAB):
+	$(GO) -C hack build -o ../$(LAB) ./lab

@@ -1,0 +1,137 @@
+//go:build linux
+
+package fakekernel
+
+import (
+	"context"
+	"net"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pureverbs/rdma/abi"
+)
+
+// event waits in an event file to be read.
+type event struct {
+	comp    bool
+	async   abi.IbUverbsAsyncEventDesc // comp: only the element counts
+	counter *uint32                    // of the object, incremented when the event is read
+	owner   any                        // the object, whose end drops the event
+}
+
+// eventFile is a completion channel or a file of asynchronous events.
+type eventFile struct {
+	k          *Kernel
+	ctx        *verbsFile
+	completion bool
+	fd         int32
+
+	queue  []event
+	closed bool
+	ready  chan struct{} // holds a token while there may be an event
+	gone   chan struct{} // closed by Close
+}
+
+func (f *verbsFile) newEventFile(completion bool) *eventFile {
+	e := &eventFile{
+		k: f.k, ctx: f, completion: completion,
+		ready: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	e.fd = f.k.install(e)
+	return e
+}
+
+// push adds an event; the lock is held.
+func (e *eventFile) push(ev event) {
+	if e.closed {
+		return
+	}
+	e.queue = append(e.queue, ev)
+	e.signal()
+}
+
+func (e *eventFile) signal() {
+	select {
+	case e.ready <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops the events of an object that ends.
+func (e *eventFile) forget(owner any) {
+	if e != nil {
+		e.queue = slices.DeleteFunc(e.queue, func(ev event) bool { return ev.owner == owner })
+	}
+}
+
+func (e *eventFile) Read(ctx context.Context, p []byte) (int, error) {
+	if err := e.k.check(Call{Kind: CallRead}); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	for {
+		n, err := e.tryRead(p)
+		if err != unix.EAGAIN {
+			return n, err
+		}
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-e.gone:
+			return 0, net.ErrClosed
+		}
+	}
+}
+
+func (e *eventFile) tryRead(p []byte) (int, error) {
+	e.k.mu.Lock()
+	defer e.k.mu.Unlock()
+	switch {
+	case e.closed:
+		return 0, net.ErrClosed
+	case len(e.queue) == 0:
+		return 0, unix.EAGAIN
+	}
+	ev := &e.queue[0]
+	raw := bytesOf(&ev.async)
+	if ev.comp {
+		raw = raw[:8]
+	}
+	if len(p) < len(raw) {
+		e.signal()
+		return 0, unix.EINVAL
+	}
+	n := copy(p, raw)
+	if ev.counter != nil {
+		*ev.counter++
+	}
+	e.queue = slices.Delete(e.queue, 0, 1)
+	if len(e.queue) > 0 {
+		e.signal() // for another reader
+	}
+	return n, nil
+}
+
+func (e *eventFile) Close() error {
+	e.k.mu.Lock()
+	defer e.k.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	e.queue = nil
+	close(e.gone)
+	delete(e.k.fds, e.fd)
+	delete(e.k.files, e)
+	return nil
+}
+
+func (e *eventFile) Write(context.Context, []byte) (int, error) { return 0, unix.EINVAL }
+func (e *eventFile) Ioctl(uint32, unsafe.Pointer) error         { return unix.ENOTTY }
+func (e *eventFile) Map(int64, int, int) ([]byte, error)        { return nil, unix.ENODEV }
+func (e *eventFile) Unmap([]byte) error                         { return unix.EINVAL }

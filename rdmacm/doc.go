@@ -1,0 +1,108 @@
+// Package rdmacm connects queue pairs by IP address: the RDMA connection manager of the
+// kernel, in pure Go. It does what librdmacm does for C programs, over the same interface
+// (/dev/infiniband/rdma_cm), and talks to any peer that uses it.
+//
+// A queue pair alone cannot find its peer. The connection manager turns an IP address into
+// a device and a path, carries a handshake like TCP's, with a few bytes of the program's
+// own (private data), and says which attributes the queue pair has to get. After that it is
+// out of the way: data moves through package uverbs. It works over InfiniBand, RoCE and
+// iWARP alike.
+//
+// # Two ways
+//
+// Most programs want [Dial], [Listen] and [Listener.Accept], which wait, with a context at
+// every step, and return a [Conn] with everything in it:
+//
+//	conn, err := rdmacm.Dial(ctx, "192.0.2.1:7174", &rdmacm.Options{
+//		Prepare: func(c *rdmacm.Conn) error { return postReceives(c) },
+//	})
+//	if err != nil { … }
+//	defer conn.Close()
+//	conn.QP().PostSend(…)
+//	n, err := conn.SendCQ().Wait(ctx, wcs)
+//
+// [EventChannel] and [ID] are what those are made of: any number of connections, and one
+// loop that receives what happens to them, as in librdmacm and jVerbs.
+//
+// # The steps
+//
+// A client and a server, step by step. The examples EventChannel (client) and
+// EventChannel (server) are these very steps.
+//
+//	                    server                              client
+//	event channel       NewEventChannel                     NewEventChannel
+//	id                  ch.NewID                            ch.NewID
+//	address             id.Bind, id.Listen                  id.ResolveAddr  → EventAddrResolved
+//	route               → EventConnectRequest, a new id     id.ResolveRoute → EventRouteResolved
+//	device              id.Context                          id.Context
+//	protection domain   ctx.AllocPD                         ctx.AllocPD
+//	completion channel  ctx.NewCompChannel                  ctx.NewCompChannel
+//	completion queue    ctx.CreateCQ                        ctx.CreateCQ
+//	notification        cq.Arm, which cq.Wait does          cq.Arm, which cq.Wait does
+//	queue pair          id.CreateQP                         id.CreateQP
+//	memory region       pd.AllocMR, qp.PostRecv             pd.AllocMR, qp.PostRecv
+//	connect             id.Accept → EventEstablished        id.Connect → EventEstablished
+//	transfer            qp.PostSend, cq.Wait                qp.PostSend, cq.Wait
+//	disconnect          → EventDisconnected, id.Disconnect  id.Disconnect → EventDisconnected
+//	teardown            mr.Close, id.Close (closes the queue pair), cq.Close, channel.Close,
+//	                    pd.Close, ch.Close, on both sides
+//
+// Post the receives that the peer's first message needs before Connect or Accept. A message
+// that finds no receive is not lost, but repeated after a pause, see
+// [ConnParam.MinRNRTimer].
+//
+// # Events
+//
+// [EventChannel.NextEvent] is the one place where news comes from. An [Event] is a copy and
+// acknowledged when it is returned: an id can be closed from the loop that just received its
+// event, and that is the natural thing to do. What would have come for it later is dropped.
+//
+// The end of a connection is reported once, as EventDisconnected. Its Err is nil if the peer
+// ended it. It is not if the path broke, which newer kernels report as "unreachable" on a
+// connection that is up; the library tells the two apart. EventTimewaitExit may follow, and
+// may be ignored, as the queue pair is not used again.
+//
+// # Private data
+//
+// Each message of the handshake carries a few bytes between the two programs:
+//
+//	              InfiniBand, RoCE   iWARP
+//	Connect       56                 255
+//	Accept        196                255
+//	Reject        148                255
+//
+// More is refused with the limit in the error. On InfiniBand and RoCE the receiver always
+// gets the full size, padded with zeros, also if the sender gave none: what has a length has
+// to carry it itself. It comes from a peer that may be anybody. Check all of it.
+//
+// # Addresses
+//
+// IPv4 and IPv6. A link-local address (fe80::/10) needs a zone, the interface by name or by
+// number: "[fe80::1%eth0]:7174". LocalAddr and RemoteAddr give it back. Ports are those of
+// the connection manager, not of TCP; on iWARP they are TCP's. 127.0.0.1 leads to a device
+// only where one sits on the loopback interface: use an address of the RDMA interface, on
+// the same machine too.
+//
+// # Threads, namespaces, credentials
+//
+// Nothing here costs an OS thread while it waits. An id belongs to the network namespace of
+// the thread that calls [EventChannel.NewID], [Dial] or [Listen]; the library issues the
+// call on that very thread, so a goroutine that is locked to its thread and has changed its
+// namespace gets what it expects.
+//
+// The kernel serves an event channel only to the credentials that opened it, and in Go each
+// thread has its own after syscall.Setuid and the like. Drop privileges before the channel
+// is opened. If it is too late for that the error is EACCES and says so.
+//
+// # When it does not work
+//
+// Errors name the step, the address and, where an errno alone would mislead, the likely
+// reason. "rdma resource show cm_id" lists the ids of the kernel, "rdma link" its devices.
+// "No such device" means that the address is not one of an RDMA interface; "connection
+// rejected: nobody listens" that the device is right and the port is not.
+//
+// # Not there
+//
+// Datagram and IPoIB port spaces, multicast, AF_IB addresses, path records from ibacm and
+// migration of ids between channels.
+package rdmacm
