@@ -20,9 +20,9 @@ func TestRW27CloseWakesCM(t *testing.T) {
 	errs := make(chan error)
 	const waiters = 50
 	l, err := rdmacm.Listen(context.Background(), labIPv4+":0", nil)
-	must(t, err)
+	testutil.Must(t, err)
 	ch, err := rdmacm.NewEventChannel()
-	must(t, err)
+	testutil.Must(t, err)
 	for range waiters {
 		go func() {
 			_, err := l.Accept(context.Background())
@@ -34,8 +34,8 @@ func TestRW27CloseWakesCM(t *testing.T) {
 		}()
 	}
 	time.Sleep(50 * time.Millisecond) // let them park; the outcome does not depend on it
-	must(t, errors.Join(l.Close(), ch.Close()))
-	expectClosed(t, errs, 2*waiters)
+	testutil.Must(t, errors.Join(l.Close(), ch.Close()))
+	testutil.ExpectClosed(t, errs, 2*waiters)
 }
 
 // TestRW27CloseWakesConn: closing a connection wakes those who wait for its completions.
@@ -44,7 +44,7 @@ func TestRW27CloseWakesConn(t *testing.T) {
 	testutil.Device(t)
 	addr := echoServer(t, labIPv4+":0", 256)
 	c, err := rdmacm.Dial(limit(t, time.Minute), addr.String(), nil)
-	must(t, err)
+	testutil.Must(t, err)
 	errs := make(chan error)
 	const waiters = 20
 	for range waiters {
@@ -54,8 +54,8 @@ func TestRW27CloseWakesConn(t *testing.T) {
 		}()
 	}
 	time.Sleep(20 * time.Millisecond)
-	must(t, c.Close())
-	expectClosed(t, errs, waiters)
+	testutil.Must(t, c.Close())
+	testutil.ExpectClosed(t, errs, waiters)
 	if !errors.Is(c.Err(), net.ErrClosed) {
 		t.Errorf("the connection ended with %v, want net.ErrClosed", c.Err())
 	}
@@ -68,25 +68,25 @@ func TestRW39CloseInHandler(t *testing.T) {
 	testutil.Device(t)
 	ctx := limit(t, time.Minute)
 	ch, err := rdmacm.NewEventChannel()
-	must(t, err)
+	testutil.Must(t, err)
 	listener, err := ch.NewID(rdmacm.PortSpaceTCP)
-	must(t, err)
-	must(t, listener.Bind(netip.MustParseAddrPort(labIPv4+":0")))
-	must(t, listener.Listen(8))
+	testutil.Must(t, err)
+	testutil.Must(t, listener.Bind(netip.MustParseAddrPort(labIPv4+":0")))
+	testutil.Must(t, listener.Listen(8))
 	closed := make(chan time.Duration, 8)
 	loop := make(chan error, 1)
 	go func() { loop <- serveIDs(ctx, ch, closed) }()
 	dialAll := func(n int) (conns []*rdmacm.Conn) {
 		for range n {
 			c, err := rdmacm.Dial(ctx, listener.LocalAddr().String(), nil)
-			must(t, err)
+			testutil.Must(t, err)
 			conns = append(conns, c)
 		}
 		return conns
 	}
 	for _, n := range []int{4, 1} {
 		for _, c := range dialAll(n) {
-			must(t, c.Close())
+			testutil.Must(t, c.Close())
 		}
 		for range n {
 			select {
@@ -99,8 +99,8 @@ func TestRW39CloseInHandler(t *testing.T) {
 			}
 		}
 	}
-	must(t, listener.Close())
-	must(t, ch.Close())
+	testutil.Must(t, listener.Close())
+	testutil.Must(t, ch.Close())
 	if err := <-loop; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the loop ended with %v, want net.ErrClosed", err)
 	}

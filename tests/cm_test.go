@@ -116,7 +116,7 @@ func echoServer(t *testing.T, address string, size int) netip.AddrPort {
 	t.Helper()
 	ctx := limit(t, 5*time.Minute)
 	l, err := rdmacm.Listen(ctx, address, nil)
-	must(t, err)
+	testutil.Must(t, err)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -150,7 +150,7 @@ func dial(t testing.TB, ctx context.Context, address string, size int) *station 
 	t.Helper()
 	s := &station{size: size}
 	_, err := rdmacm.Dial(ctx, address, &rdmacm.Options{Prepare: s.prepare})
-	must(t, err)
+	testutil.Must(t, err)
 	return s
 }
 
@@ -159,7 +159,7 @@ func (s *station) trip(ctx context.Context, seed uint64, lengths ...int) error {
 	slots := make([]int, len(lengths))
 	for i, n := range lengths {
 		slots[i] = window + i
-		fill(s.out(i)[:n], seed+uint64(i))
+		testutil.Fill(s.out(i)[:n], seed+uint64(i))
 	}
 	if err := s.send(ctx, slots, lengths); err != nil {
 		return err
@@ -191,9 +191,9 @@ func TestEchoOverBothFamilies(t *testing.T) {
 				t.Errorf("remote address is %v, want %v", s.conn.RemoteAddr(), addr)
 			}
 			for i := range 20 {
-				must(t, s.trip(ctx, uint64(i), i*50))
+				testutil.Must(t, s.trip(ctx, uint64(i), i*50))
 			}
-			must(t, s.close())
+			testutil.Must(t, s.close())
 		})
 	}
 }
@@ -215,9 +215,9 @@ func TestManyMessages(t *testing.T) {
 		for j := range lengths {
 			lengths[j] = (i*37 + j*1013) % (size + 1)
 		}
-		must(t, s.trip(ctx, uint64(i), lengths...))
+		testutil.Must(t, s.trip(ctx, uint64(i), lengths...))
 	}
-	must(t, s.close())
+	testutil.Must(t, s.close())
 }
 
 // TestManyConnections has 64 connections at once on the server's one event channel.
@@ -261,7 +261,7 @@ func TestRW29PrivateData(t *testing.T) {
 	testutil.Device(t)
 	ctx := limit(t, time.Minute)
 	l, err := rdmacm.Listen(ctx, labIPv4+":0", nil)
-	must(t, err)
+	testutil.Must(t, err)
 	defer l.Close()
 	data := bytes.Repeat([]byte{0xa5}, 196)
 	for _, tt := range []struct{ ask, answer int }{{0, 0}, {1, 1}, {40, 100}, {56, 196}} {
@@ -276,10 +276,10 @@ func TestRW29PrivateData(t *testing.T) {
 			done <- err
 		}()
 		client, err := rdmacm.Dial(ctx, l.Addr().String(), &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: data[:tt.ask]}})
-		must(t, err)
-		must(t, <-done)
+		testutil.Must(t, err)
+		testutil.Must(t, <-done)
 		padded(t, "answer", client.PrivateData(), data[:tt.answer])
-		must(t, errors.Join(client.Close(), server.Close()))
+		testutil.Must(t, errors.Join(client.Close(), server.Close()))
 	}
 	go func() {
 		if r, err := l.Next(ctx); err == nil {
@@ -322,7 +322,7 @@ func TestRW17ClientGone(t *testing.T) {
 	testutil.Device(t)
 	ctx := limit(t, 2*time.Minute)
 	l, err := rdmacm.Listen(ctx, labIPv4+":0", nil)
-	must(t, err)
+	testutil.Must(t, err)
 	defer l.Close()
 	for range 50 {
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
@@ -341,15 +341,15 @@ func TestRW17ClientGone(t *testing.T) {
 	}()
 	for served := false; !served; {
 		r, err := l.Next(ctx)
-		must(t, err)
+		testutil.Must(t, err)
 		served = bytes.HasPrefix(r.PrivateData(), []byte("good"))
 		c, err := r.Accept(limit(t, 10*time.Second), nil)
 		switch {
 		case err == nil:
-			must(t, c.Close())
+			testutil.Must(t, c.Close())
 		case served || !errors.Is(err, rdmacm.ErrRequestGone):
 			t.Errorf("accept: %v", err)
 		}
 	}
-	must(t, <-good)
+	testutil.Must(t, <-good)
 }

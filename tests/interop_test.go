@@ -21,7 +21,7 @@ import (
 func kernelObjects(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command(testutil.Command(t, "rdma"), "resource", "show").Output()
-	must(t, err)
+	testutil.Must(t, err)
 	return string(out)
 }
 
@@ -53,9 +53,9 @@ func start(t testing.TB, ready, name string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(testutil.Command(t, name), args...)}
 	pipe, err := p.cmd.StdoutPipe()
-	must(t, err)
+	testutil.Must(t, err)
 	p.cmd.Stderr = p.cmd.Stdout
-	must(t, p.cmd.Start())
+	testutil.Must(t, p.cmd.Start())
 	p.out = bufio.NewScanner(pipe)
 	t.Cleanup(func() { p.cmd.Process.Kill() })
 	for ready != "" {
@@ -80,7 +80,7 @@ func (p *process) end() (string, error) {
 
 func (p *process) interrupt(t testing.TB) string {
 	t.Helper()
-	must(t, p.cmd.Process.Signal(syscall.SIGINT))
+	testutil.Must(t, p.cmd.Process.Signal(syscall.SIGINT))
 	out, err := p.end()
 	if err != nil {
 		t.Errorf("%s: %v\n%s", p.cmd.Path, err, out)
@@ -163,7 +163,7 @@ func TestServerKilled(t *testing.T) {
 	testutil.NoLeaks(t)
 	server := start(t, "listening", "rdma-ping", "serve")
 	ping := start(t, "seq=2", "rdma-ping", "-i", "20ms", labIPv4)
-	must(t, server.cmd.Process.Kill())
+	testutil.Must(t, server.cmd.Process.Kill())
 	server.end() //nolint:errcheck // it was killed
 	done := make(chan string, 1)
 	go func() {
@@ -190,14 +190,14 @@ func TestClientKilled(t *testing.T) {
 	testutil.NoLeaks(t)
 	ctx := limit(t, time.Minute)
 	l, err := rdmacm.Listen(ctx, labIPv4+":7177", nil)
-	must(t, err)
+	testutil.Must(t, err)
 	defer l.Close()
 	ping := start(t, "", "rdma-ping", "--rping", "-p", "7177", labIPv4)
 	s := &station{size: 1024}
 	r, err := l.Next(ctx)
-	must(t, err)
+	testutil.Must(t, err)
 	c, err := r.Accept(ctx, &rdmacm.Options{Prepare: s.prepare})
-	must(t, err)
+	testutil.Must(t, err)
 	waits := make(chan error, 1)
 	go func() {
 		for {
@@ -207,7 +207,7 @@ func TestClientKilled(t *testing.T) {
 			}
 		}
 	}()
-	must(t, ping.cmd.Process.Kill())
+	testutil.Must(t, ping.cmd.Process.Kill())
 	ping.end() //nolint:errcheck // it was killed
 	select {
 	case <-c.Done():
@@ -221,7 +221,7 @@ func TestClientKilled(t *testing.T) {
 	if err := <-waits; !errors.As(err, &failed) && !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the waiter got %v, want a flushed receive", err)
 	}
-	must(t, s.close())
+	testutil.Must(t, s.close())
 }
 
 // TestDevicesCommand lists what the kernel has.

@@ -1,4 +1,4 @@
-package tests
+package verbstest
 
 import (
 	"context"
@@ -21,31 +21,24 @@ type side struct {
 
 const allAccess = uverbs.AccessLocalWrite | uverbs.AccessRemoteWrite | uverbs.AccessRemoteRead
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func newSide(t testing.TB, size int, limits uverbs.QPCap) *side {
+func (u *Suite) newSide(t testing.TB, size int, limits uverbs.QPCap) *side {
 	t.Helper()
 	var (
 		s   side
 		err error
 	)
-	s.ctx, err = testutil.Device(t).Open()
-	must(t, err)
+	s.ctx, err = u.Device(t).Open()
+	testutil.Must(t, err)
 	s.pd, err = s.ctx.AllocPD()
-	must(t, err)
+	testutil.Must(t, err)
 	s.ch, err = s.ctx.NewCompChannel()
-	must(t, err)
+	testutil.Must(t, err)
 	s.cq, err = s.ctx.CreateCQ(256, s.ch)
-	must(t, err)
+	testutil.Must(t, err)
 	s.qp, err = s.pd.CreateQP(&uverbs.QPInitAttr{SendCQ: s.cq, Cap: limits})
-	must(t, err)
+	testutil.Must(t, err)
 	s.mr, err = s.pd.AllocMR(size, allAccess)
-	must(t, err)
+	testutil.Must(t, err)
 	t.Cleanup(func() { s.close(t) })
 	return &s
 }
@@ -61,19 +54,19 @@ func (s *side) close(t testing.TB) {
 // connect brings the queue pair to RTS towards peer; both sit behind the same port.
 func (s *side) connect(t testing.TB, peer *side) {
 	t.Helper()
-	must(t, s.qp.Modify(&uverbs.QPAttr{State: uverbs.StateInit, PortNum: 1, AccessFlags: allAccess},
+	testutil.Must(t, s.qp.Modify(&uverbs.QPAttr{State: uverbs.StateInit, PortNum: 1, AccessFlags: allAccess},
 		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrAccessFlags))
 	port, err := s.ctx.QueryPort(1)
-	must(t, err)
+	testutil.Must(t, err)
 	gid := firstRoutable(t, peer.ctx)
 	own := firstRoutable(t, s.ctx)
-	must(t, s.qp.Modify(&uverbs.QPAttr{
+	testutil.Must(t, s.qp.Modify(&uverbs.QPAttr{
 		State: uverbs.StateRTR, PathMTU: port.ActiveMTU, DestQPNum: peer.qp.Num(), MaxDestRDAtomic: 4,
 		MinRNRTimer: uverbs.DefaultMinRNRTimer,
 		AH:          uverbs.AHAttr{DGID: gid.GID, SGIDIndex: uint8(own.Index), IsGlobal: true, HopLimit: 64, PortNum: 1},
 	}, uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|uverbs.QPAttrRQPSN|
 		uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer))
-	must(t, s.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4},
+	testutil.Must(t, s.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 4},
 		uverbs.QPAttrState|uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt|uverbs.QPAttrRNRRetry|uverbs.QPAttrSQPSN|
 			uverbs.QPAttrMaxQPRDAtomic))
 }
@@ -81,7 +74,7 @@ func (s *side) connect(t testing.TB, peer *side) {
 func firstRoutable(t testing.TB, c *uverbs.Context) uverbs.GIDEntry {
 	t.Helper()
 	table, err := c.GIDTable()
-	must(t, err)
+	testutil.Must(t, err)
 	for _, e := range table {
 		if e.Type != uverbs.GIDTypeRoCEv1 && e.GID.Addr().Is4() {
 			return e
@@ -93,8 +86,8 @@ func firstRoutable(t testing.TB, c *uverbs.Context) uverbs.GIDEntry {
 
 var defaultCap = uverbs.QPCap{MaxSendWR: 32, MaxRecvWR: 32, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 128}
 
-func newPair(t testing.TB, size int) (a, b *side) {
-	a, b = newSide(t, size, defaultCap), newSide(t, size, defaultCap)
+func (u *Suite) newPair(t testing.TB, size int) (a, b *side) {
+	a, b = u.newSide(t, size, defaultCap), u.newSide(t, size, defaultCap)
 	a.connect(t, b)
 	b.connect(t, a)
 	return a, b
@@ -107,14 +100,14 @@ func (s *side) next(t testing.TB) uverbs.WC {
 	defer cancel()
 	var wcs [1]uverbs.WC
 	_, err := s.cq.Wait(ctx, wcs[:])
-	must(t, err)
+	testutil.Must(t, err)
 	return wcs[0]
 }
 
 func (s *side) ok(t testing.TB, id uint64, op uverbs.WCOpcode) uverbs.WC {
 	t.Helper()
 	wc := s.next(t)
-	must(t, wc.Err())
+	testutil.Must(t, wc.Err())
 	if wc.ID != id || wc.Opcode != op {
 		t.Fatalf("got completion %+v, want id %d, %v", wc, id, op)
 	}

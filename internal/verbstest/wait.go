@@ -1,4 +1,4 @@
-package tests
+package verbstest
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-// TestRW25NoWakeupLost: one event stands for any number of completions, whatever the size
+// rw25NoWakeupLost: one event stands for any number of completions, whatever the size
 // of the consumer's slice and the number of consumers.
-func TestRW25NoWakeupLost(t *testing.T) {
+func (u *Suite) rw25NoWakeupLost(t *testing.T) {
 	for _, tt := range []struct{ batch, consumers int }{{1, 1}, {3, 1}, {16, 1}, {64, 1}, {1, 4}, {3, 4}} {
 		t.Run(fmt.Sprintf("batch %d, %d consumers", tt.batch, tt.consumers), func(t *testing.T) {
 			testutil.NoLeaks(t)
-			a, b := newPair(t, 4096)
+			a, b := u.newPair(t, 4096)
 			const burst = 31
 			for range 4 {
 				drain(t, a, b, burst, tt.batch, tt.consumers)
@@ -39,7 +39,7 @@ func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
 	}
 	sends[burst-1].Flags = uverbs.SendSignaled
 	_, err := b.qp.PostRecv(recvs)
-	must(t, err)
+	testutil.Must(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var (
@@ -66,7 +66,7 @@ func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
 		})
 	}
 	_, err = a.qp.PostSend(sends)
-	must(t, err)
+	testutil.Must(t, err)
 	wg.Wait()
 	if seen != burst {
 		t.Fatalf("%d of %d completions arrived", seen, burst)
@@ -74,19 +74,19 @@ func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
 	a.ok(t, uint64(burst-1), uverbs.WCSend)
 }
 
-// TestRW27CloseWakesWaiters: whoever waits for a queue is woken by its Close, at once.
-func TestRW27CloseWakesWaiters(t *testing.T) {
+// rw27CloseWakesWaiters: whoever waits for a queue is woken by its Close, at once.
+func (u *Suite) rw27CloseWakesWaiters(t *testing.T) {
 	testutil.NoLeaks(t)
-	c, err := testutil.Device(t).Open()
-	must(t, err)
+	c, err := u.Device(t).Open()
+	testutil.Must(t, err)
 	ch, err := c.NewCompChannel()
-	must(t, err)
+	testutil.Must(t, err)
 	errs := make(chan error)
 	const waiters = 50
 	var cqs []*uverbs.CQ
 	for range 2 {
 		cq, err := c.CreateCQ(16, ch)
-		must(t, err)
+		testutil.Must(t, err)
 		cqs = append(cqs, cq)
 		for range waiters {
 			go func() {
@@ -103,32 +103,18 @@ func TestRW27CloseWakesWaiters(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond) // let them park; the outcome does not depend on it
 	for _, cq := range cqs {
-		must(t, cq.Close())
-		expectClosed(t, errs, waiters)
+		testutil.Must(t, cq.Close())
+		testutil.ExpectClosed(t, errs, waiters)
 	}
-	must(t, ch.Close())
-	must(t, c.Close())
-	expectClosed(t, errs, waiters)
+	testutil.Must(t, ch.Close())
+	testutil.Must(t, c.Close())
+	testutil.ExpectClosed(t, errs, waiters)
 }
 
-func expectClosed(t *testing.T, errs <-chan error, n int) {
-	t.Helper()
-	for range n {
-		select {
-		case err := <-errs:
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("got %v, want net.ErrClosed", err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("a waiter was not woken")
-		}
-	}
-}
-
-// TestWaitDeadline: a context cuts the wait short, and the queue is as good as before.
-func TestWaitDeadline(t *testing.T) {
+// waitDeadline: a context cuts the wait short, and the queue is as good as before.
+func (u *Suite) waitDeadline(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		if _, err := b.cq.Wait(ctx, make([]uverbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
@@ -139,49 +125,49 @@ func TestWaitDeadline(t *testing.T) {
 	}
 }
 
-// TestCloseOrder: a parent refuses to close under live children, and all goes on working.
-func TestCloseOrder(t *testing.T) {
+// closeOrder: a parent refuses to close under live children, and all goes on working.
+func (u *Suite) closeOrder(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	for _, c := range []interface{ Close() error }{b.ctx, b.pd, b.ch, b.cq} {
 		if err := c.Close(); !errors.Is(err, uverbs.ErrBusy) {
 			t.Errorf("close %v: got %v, want ErrBusy", c, err)
 		}
 	}
 	drain(t, a, b, 5, 2, 1)
-	must(t, b.qp.Close())
-	must(t, b.qp.Close())
+	testutil.Must(t, b.qp.Close())
+	testutil.Must(t, b.qp.Close())
 	if _, err := b.qp.PostSend([]uverbs.SendWR{{}}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("post on a closed queue pair: got %v, want net.ErrClosed", err)
 	}
 }
 
-// TestRW44StaleCompletions: what a dead queue pair left in a shared queue is never seen.
-func TestRW44StaleCompletions(t *testing.T) {
+// rw44StaleCompletions: what a dead queue pair left in a shared queue is never seen.
+func (u *Suite) rw44StaleCompletions(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	_, err := b.qp.PostRecv([]uverbs.RecvWR{{ID: 1}, {ID: 2}, {ID: 3}})
-	must(t, err)
+	testutil.Must(t, err)
 	_, err = a.qp.PostSend([]uverbs.SendWR{
 		{ID: 1, Opcode: uverbs.OpSend}, {ID: 2, Opcode: uverbs.OpSend}, {ID: 3, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled},
 	})
-	must(t, err)
+	testutil.Must(t, err)
 	a.ok(t, 3, uverbs.WCSend)
-	must(t, b.qp.Close())
+	testutil.Must(t, b.qp.Close())
 	if n, err := b.cq.Poll(make([]uverbs.WC, 8)); n != 0 || err != nil {
 		t.Errorf("poll after close: %d completions, %v; want none", n, err)
 	}
 }
 
-// TestErrorCompletions: a wrong key fails at the requester, and what follows is flushed.
-func TestErrorCompletions(t *testing.T) {
+// errorCompletions: a wrong key fails at the requester, and what follows is flushed.
+func (u *Suite) errorCompletions(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	_, err := a.qp.PostSend([]uverbs.SendWR{
 		{ID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey() + 1},
 		{ID: 2, Opcode: uverbs.OpSend},
 	})
-	must(t, err)
+	testutil.Must(t, err)
 	if wc := a.next(t); wc.ID != 1 || wc.Status != uverbs.WCRemoteAccessError {
 		t.Errorf("got %+v, want a remote access error", wc)
 	}
@@ -189,18 +175,18 @@ func TestErrorCompletions(t *testing.T) {
 		t.Errorf("got %+v, want a flush error", wc)
 	}
 	attr, err := a.qp.Query(uverbs.QPAttrState)
-	must(t, err)
+	testutil.Must(t, err)
 	if attr.State != uverbs.StateError {
 		t.Errorf("state is %v, want ERR", attr.State)
 	}
 }
 
-// TestRW41RNRTimer: the code set is the code the kernel holds.
-func TestRW41RNRTimer(t *testing.T) {
+// rw41RNRTimer: the code set is the code the kernel holds.
+func (u *Suite) rw41RNRTimer(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, _ := newPair(t, 4096)
+	a, _ := u.newPair(t, 4096)
 	attr, err := a.qp.Query(uverbs.QPAttrMinRNRTimer)
-	must(t, err)
+	testutil.Must(t, err)
 	if attr.MinRNRTimer != uverbs.DefaultMinRNRTimer {
 		t.Errorf("timer code is %d, want %d", attr.MinRNRTimer, uverbs.DefaultMinRNRTimer)
 	}

@@ -1,4 +1,4 @@
-package tests
+package verbstest
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-func TestQueries(t *testing.T) {
+func (u *Suite) queries(t *testing.T) {
 	testutil.NoLeaks(t)
-	dev := testutil.Device(t)
+	dev := u.Device(t)
 	c, err := dev.Open()
-	must(t, err)
+	testutil.Must(t, err)
 	defer c.Close()
 	attr, err := c.QueryDevice()
-	must(t, err)
+	testutil.Must(t, err)
 	if attr.NodeGUID != dev.NodeGUID() || attr.MaxQP == 0 || int(attr.NumPorts) != dev.NumPorts() {
 		t.Errorf("device says %+v, the listing GUID %#x and %d ports", attr, dev.NodeGUID(), dev.NumPorts())
 	}
 	port, err := c.QueryPort(1)
-	must(t, err)
+	testutil.Must(t, err)
 	if port.State != uverbs.PortActive || !port.Ethernet || port.ActiveMTU.Bytes() == 0 {
 		t.Errorf("port says %+v, want active Ethernet", port)
 	}
@@ -32,40 +32,40 @@ func TestQueries(t *testing.T) {
 		t.Errorf("port 9: got %v, want EINVAL", err)
 	}
 	key, err := c.QueryPKey(1, 0)
-	must(t, err)
+	testutil.Must(t, err)
 	if key != 0xffff {
 		t.Errorf("P_Key 0 is %#x, want 0xffff", key)
 	}
 	table, err := c.GIDTable()
-	must(t, err)
+	testutil.Must(t, err)
 	e := firstRoutable(t, c)
 	if got, err := uverbs.FindGID(table, 1, e.GID.Addr()); err != nil || got != e {
 		t.Errorf("FindGID gives %+v, %v; want %+v", got, err, e)
 	}
 }
 
-// TestRW28ReadOnlyMemory: what is only read needs no write access.
-func TestRW28ReadOnlyMemory(t *testing.T) {
+// rw28ReadOnlyMemory: what is only read needs no write access.
+func (u *Suite) rw28ReadOnlyMemory(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 8192)
+	a, b := u.newPair(t, 8192)
 	file, err := os.Create(t.TempDir() + "/data")
-	must(t, err)
+	testutil.Must(t, err)
 	defer file.Close()
 	want := make([]byte, 8192)
-	fill(want, 28)
+	testutil.Fill(want, 28)
 	_, err = file.Write(want)
-	must(t, err)
+	testutil.Must(t, err)
 	mem, err := unix.Mmap(int(file.Fd()), 0, len(want), unix.PROT_READ, unix.MAP_PRIVATE)
-	must(t, err)
+	testutil.Must(t, err)
 	defer unix.Munmap(mem)
 	mr, err := a.pd.RegMR(mem, 0)
-	must(t, err)
+	testutil.Must(t, err)
 	defer mr.Close()
 	_, err = a.qp.PostSend([]uverbs.SendWR{{
 		ID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{mr.SGE(0, len(want))},
 		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 	}})
-	must(t, err)
+	testutil.Must(t, err)
 	a.ok(t, 1, uverbs.WCRDMAWrite)
 	if string(b.mr.Bytes()) != string(want) {
 		t.Error("the read-only memory did not arrive")
@@ -78,22 +78,22 @@ func TestRW28ReadOnlyMemory(t *testing.T) {
 	}
 }
 
-// TestGoHeapMemory: the caller's slice may lie on the Go heap.
-func TestGoHeapMemory(t *testing.T) {
+// goHeapMemory: the caller's slice may lie on the Go heap.
+func (u *Suite) goHeapMemory(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	src, dst := make([]byte, 3000), make([]byte, 3000)
-	fill(src, 5)
+	testutil.Fill(src, 5)
 	from, err := a.pd.RegMR(src, 0)
-	must(t, err)
+	testutil.Must(t, err)
 	defer from.Close()
 	to, err := b.pd.RegMR(dst, uverbs.AccessLocalWrite)
-	must(t, err)
+	testutil.Must(t, err)
 	defer to.Close()
 	_, err = b.qp.PostRecv([]uverbs.RecvWR{{ID: 1, SGL: []uverbs.SGE{to.SGE(0, 3000)}}})
-	must(t, err)
+	testutil.Must(t, err)
 	_, err = a.qp.PostSend([]uverbs.SendWR{{ID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{from.SGE(0, 3000)}}})
-	must(t, err)
+	testutil.Must(t, err)
 	a.ok(t, 2, uverbs.WCSend)
 	b.ok(t, 1, uverbs.WCRecv)
 	if string(src) != string(dst) {

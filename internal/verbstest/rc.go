@@ -1,24 +1,18 @@
-package tests
+package verbstest
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/pureverbs/rdma/internal/testutil"
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-func fill(b []byte, seed uint64) {
-	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
-	r.Read(b)
-}
-
-// TestRCOperations walks every operation of a reliable connection once and compares bytes.
-func TestRCOperations(t *testing.T) {
+// rcOperations walks every operation of a reliable connection once and compares bytes.
+func (u *Suite) rcOperations(t *testing.T) {
 	testutil.NoLeaks(t)
 	const size = 1 << 16
-	a, b := newPair(t, size)
+	a, b := u.newPair(t, size)
 	peer := func(wr uverbs.SendWR) uverbs.SendWR {
 		wr.RemoteAddr, wr.RKey = b.mr.Addr(), b.mr.RKey()
 		return wr
@@ -42,19 +36,19 @@ func TestRCOperations(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			fill(a.mr.Bytes(), uint64(2*i))
-			fill(b.mr.Bytes(), uint64(2*i+1))
+			testutil.Fill(a.mr.Bytes(), uint64(2*i))
+			testutil.Fill(b.mr.Bytes(), uint64(2*i+1))
 			if tt.recv {
 				_, err := b.qp.PostRecv([]uverbs.RecvWR{{ID: 7, SGL: whole(b)}})
-				must(t, err)
+				testutil.Must(t, err)
 			}
 			tt.wr.ID, tt.wr.Flags = uint64(i), uverbs.SendSignaled
 			_, err := a.qp.PostSend([]uverbs.SendWR{tt.wr})
-			must(t, err)
+			testutil.Must(t, err)
 			a.ok(t, uint64(i), tt.op)
 			if tt.recv {
 				wc := b.next(t)
-				must(t, wc.Err())
+				testutil.Must(t, wc.Err())
 				if wc.ByteLen != size || wc.HasImm() != tt.imm || wc.Imm != tt.wr.Imm {
 					t.Errorf("got receive %+v, want %d bytes, immediate %v %#x", wc, size, tt.imm, tt.wr.Imm)
 				}
@@ -66,10 +60,10 @@ func TestRCOperations(t *testing.T) {
 	}
 }
 
-// TestRW18NoPieces: nothing to send is a message of length 0.
-func TestRW18NoPieces(t *testing.T) {
+// rw18NoPieces: nothing to send is a message of length 0.
+func (u *Suite) rw18NoPieces(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	for i, wr := range []uverbs.SendWR{
 		{Opcode: uverbs.OpSend},
 		{Opcode: uverbs.OpSend, SGL: []uverbs.SGE{}},
@@ -79,13 +73,13 @@ func TestRW18NoPieces(t *testing.T) {
 		{Opcode: uverbs.OpRDMAWriteImm, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(), Imm: 5},
 	} {
 		_, err := b.qp.PostRecv([]uverbs.RecvWR{{ID: 9}})
-		must(t, err)
+		testutil.Must(t, err)
 		wr.ID, wr.Flags = uint64(i), wr.Flags|uverbs.SendSignaled
 		_, err = a.qp.PostSend([]uverbs.SendWR{wr})
-		must(t, err)
-		must(t, func() error { wc := a.next(t); return wc.Err() }())
+		testutil.Must(t, err)
+		testutil.Must(t, func() error { wc := a.next(t); return wc.Err() }())
 		wc := b.next(t)
-		must(t, wc.Err())
+		testutil.Must(t, wc.Err())
 		if wc.ByteLen != 0 {
 			t.Errorf("request %d: received %d bytes, want 0", i, wc.ByteLen)
 		}
@@ -94,22 +88,22 @@ func TestRW18NoPieces(t *testing.T) {
 		{ID: 1, Opcode: uverbs.OpRDMAWrite, Flags: uverbs.SendSignaled},
 		{ID: 2, Opcode: uverbs.OpRDMARead, Flags: uverbs.SendSignaled},
 	})
-	must(t, err)
+	testutil.Must(t, err)
 	a.ok(t, 1, uverbs.WCRDMAWrite)
 	a.ok(t, 2, uverbs.WCRDMARead)
 }
 
-// TestRW23InlinePieces: the sum counts, and sources may change right after the post.
-func TestRW23InlinePieces(t *testing.T) {
+// rw23InlinePieces: the sum counts, and sources may change right after the post.
+func (u *Suite) rw23InlinePieces(t *testing.T) {
 	testutil.NoLeaks(t)
-	a, b := newPair(t, 4096)
+	a, b := u.newPair(t, 4096)
 	limit := int(a.qp.Cap().MaxInline)
 	two := [][]byte{bytes.Repeat([]byte{1}, limit/2), bytes.Repeat([]byte{2}, limit-limit/2)}
 	want := bytes.Join(two, nil)
 	_, err := b.qp.PostRecv([]uverbs.RecvWR{{SGL: []uverbs.SGE{b.mr.SGE(0, 4096)}}})
-	must(t, err)
+	testutil.Must(t, err)
 	_, err = a.qp.PostSend([]uverbs.SendWR{{ID: 3, Opcode: uverbs.OpSend, Flags: uverbs.SendInline | uverbs.SendSignaled, Inline: two}})
-	must(t, err)
+	testutil.Must(t, err)
 	clear(two[0])
 	clear(two[1])
 	a.ok(t, 3, uverbs.WCSend)
