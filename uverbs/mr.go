@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"syscall"
@@ -147,11 +148,16 @@ func (m *MR) LKey() uint32 { return m.lkey }
 // flags allow.
 func (m *MR) RKey() uint32 { return m.rkey }
 
-// SGE describes n bytes at offset off as a piece of a work request. A piece outside the
-// region is cut to what lies inside, so that a wrong offset never reaches other memory.
+// outside as the length of a piece says that it reaches beyond its region. No message is
+// that long.
+const outside = math.MaxUint32
+
+// SGE describes n bytes at offset off as a piece of a work request. A piece that is not
+// within the region is refused when it is posted.
 func (m *MR) SGE(off, n int) SGE {
-	off = min(max(off, 0), len(m.mem))
-	n = min(max(n, 0), len(m.mem)-off)
+	if off < 0 || n < 0 || off > len(m.mem) || n > len(m.mem)-off || n >= outside {
+		return SGE{Length: outside}
+	}
 	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
 

@@ -93,6 +93,9 @@ func sumSGL(sgl []SGE, limit uint32) (uint32, error) {
 	}
 	total := uint64(0)
 	for i := range sgl {
+		if sgl[i].Length == outside {
+			return 0, errOutside
+		}
 		total += uint64(sgl[i].Length)
 	}
 	if total > maxMessage {
@@ -151,6 +154,7 @@ var (
 	errInlineSGL    = fmt.Errorf("%w: inline data belongs into Inline, not into SGL", ErrInvalid)
 	errInlineLength = fmt.Errorf("%w: more inline data than Cap().MaxInline", ErrInvalid)
 	errPieces       = fmt.Errorf("%w: more pieces than the queue pair was made for", ErrInvalid)
+	errOutside      = fmt.Errorf("%w: a piece is not within its memory region", ErrInvalid)
 	errLength       = fmt.Errorf("%w: more than 2 GiB in one message", ErrInvalid)
 	errNoRecvQueue  = fmt.Errorf("%w: the queue pair has no receive queue", ErrInvalid)
 	errReset        = fmt.Errorf("%w: the queue pair is in state RESET: modify it to INIT first", ErrInvalid)

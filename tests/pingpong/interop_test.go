@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -45,7 +46,7 @@ func TestInteropPingpong(t *testing.T) {
 				}
 				peer <- err
 			}()
-			if err := run(ctx, o); err != nil {
+			if err := run(ctx, o, io.Discard); err != nil {
 				t.Errorf("Go: %v", err)
 			}
 			if err := <-peer; err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -36,14 +37,14 @@ func main() {
 	flag.BoolVar(&o.events, "e", false, "sleep on completion events")
 	flag.Parse()
 	o.server = flag.Arg(0)
-	if err := run(context.Background(), o); err != nil {
+	if err := run(context.Background(), o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "pingpong:", err)
 		os.Exit(1)
 	}
 }
 
-// run plays one whole game.
-func run(ctx context.Context, o options) error {
+// run plays one whole game and writes the figures to out.
+func run(ctx context.Context, o options, out io.Writer) error {
 	e, err := open(o)
 	if err != nil {
 		return err
@@ -62,8 +63,8 @@ func run(ctx context.Context, o options) error {
 	}
 	took := time.Since(start)
 	bytes := 2 * o.size * o.iters
-	fmt.Printf("%d bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, took.Seconds(), float64(bytes)*8/1e6/took.Seconds())
-	fmt.Printf("%d iters in %.2f seconds = %.2f usec/iter\n", o.iters, took.Seconds(), took.Seconds()*1e6/float64(o.iters))
+	fmt.Fprintf(out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n", bytes, took.Seconds(), float64(bytes)*8/1e6/took.Seconds())
+	fmt.Fprintf(out, "%d iters in %.2f seconds = %.2f usec/iter\n", o.iters, took.Seconds(), took.Seconds()*1e6/float64(o.iters))
 	return nil
 }
 
