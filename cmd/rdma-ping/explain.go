@@ -30,14 +30,21 @@ func explain(err error) string {
 
 // explain returns "" where the error itself says enough.
 func (d *dialError) explain() string {
-	var rejected *rdmacm.RejectedError
+	var (
+		rejected *rdmacm.RejectedError
+		known    *rdmacm.Error
+	)
 	switch {
 	case errors.As(d.err, &rejected):
 		return d.rejected(rejected)
-	case errors.Is(d.err, context.DeadlineExceeded), errors.Is(d.err, syscall.ETIMEDOUT):
-		return fmt.Sprintf("%s; is the host up, and UDP port 4791 (RoCE) not filtered?", oneLine(d.Error()))
 	case errors.Is(d.err, context.Canceled):
 		return fmt.Sprintf("connect to %v: interrupted", d.addr)
+	case errors.As(d.err, &known) && known.Hint != "":
+		return "" // knows better
+	case errors.Is(d.err, syscall.ENETUNREACH), errors.Is(d.err, syscall.EHOSTUNREACH):
+		return fmt.Sprintf("%s; is it the right address? see: ip route get %v", oneLine(d.Error()), d.addr.Addr())
+	case errors.Is(d.err, context.DeadlineExceeded), errors.Is(d.err, syscall.ETIMEDOUT):
+		return fmt.Sprintf("%s; is the host up, and UDP port 4791 (RoCE) not filtered?", oneLine(d.Error()))
 	}
 	return ""
 }

@@ -5,7 +5,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,13 +21,21 @@ import (
 // serverAddr is an address of the fake kernel's first device.
 const serverAddr = "10.9.0.1"
 
-// newKernel is a fake kernel that must hold nothing at the end of the test.
+// newKernel is a fake kernel that must hold nothing at the end of the test, as must the
+// program: no goroutine outlives the commands.
 func newKernel(t *testing.T, opts fakekernel.Options) *fakekernel.Kernel {
 	t.Helper()
+	goroutines := runtime.NumGoroutine()
 	k := fakekernel.New(opts)
 	t.Cleanup(func() {
 		eventually(t, func() string { return cmp.Diff(fakekernel.Counts{}, k.Counts()) })
 		k.Close()
+		eventually(t, func() string {
+			if n := runtime.NumGoroutine(); n > goroutines {
+				return fmt.Sprintf("%d goroutines, were %d", n, goroutines)
+			}
+			return ""
+		})
 	})
 	return k
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -13,9 +14,18 @@ import (
 	"github.com/pureverbs/rdma/rdmacm"
 )
 
+// pause between two answers of an odd server.
+const pause = -1
+
 // oddServer answers one client of our own protocol as a test wants it: answer is called
-// with each request, may change it, and returns those to send now, by slot.
+// with each request, may change it, and returns those to send now, by slot, or pause.
 func oddServer(t *testing.T, k *fakekernel.Kernel, answer func(seq uint64, slot int, msg []byte) []int) {
+	t.Helper()
+	oneSession(t, k, func(ctx context.Context, ln *rdmacm.Listener) error { return oddSession(ctx, ln, answer) })
+}
+
+// oneSession listens, for a server that a test leads by hand.
+func oneSession(t *testing.T, k *fakekernel.Kernel, session func(context.Context, *rdmacm.Listener) error) {
 	t.Helper()
 	opts := []rdmacm.Option{rdmacm.WithSystem(k.System())}
 	ln, err := rdmacm.Listen(t.Context(), serverAddr+":7174", &rdmacm.Options{System: opts})
@@ -24,7 +34,7 @@ func oddServer(t *testing.T, k *fakekernel.Kernel, answer func(seq uint64, slot 
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- oddSession(ctx, ln, answer) }()
+	go func() { done <- session(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -36,17 +46,26 @@ func oddServer(t *testing.T, k *fakekernel.Kernel, answer func(seq uint64, slot 
 	})
 }
 
-func oddSession(ctx context.Context, ln *rdmacm.Listener, answer func(uint64, int, []byte) []int) error {
+// accepted is the first client.
+func accepted(ctx context.Context, ln *rdmacm.Listener) (*session, error) {
 	req, err := ln.Next(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := defaultServeOptions()
 	s := &session{opts: &o, req: req}
 	for _, step := range []func() error{s.greet, s.admit, func() error { return s.accept(ctx) }} {
 		if err := step(); err != nil {
-			return err
+			return nil, err
 		}
+	}
+	return s, nil
+}
+
+func oddSession(ctx context.Context, ln *rdmacm.Listener, answer func(uint64, int, []byte) []int) error {
+	s, err := accepted(ctx, ln)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := follow(ctx, s.link.conn)
 	defer cancel()
@@ -66,6 +85,10 @@ func oddSession(ctx context.Context, ln *rdmacm.Listener, answer func(uint64, in
 				return err
 			}
 			for _, slot := range answer(seq, slot, msg) {
+				if slot == pause {
+					time.Sleep(20 * time.Millisecond)
+					continue
+				}
 				if err := s.link.postSend(slot, len(msg)); err != nil {
 					return err
 				}
@@ -88,8 +111,7 @@ func TestRW16LateAnswers(t *testing.T) {
 			held = slot
 			return nil
 		case 2:
-			time.Sleep(20 * time.Millisecond)
-			return []int{held, slot}
+			return []int{held, pause, slot}
 		}
 		return []int{slot}
 	})
@@ -98,7 +120,7 @@ func TestRW16LateAnswers(t *testing.T) {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}
 	mustMatch(t, "stdout", out, `PING .*\nno answer from 10\.9\.0\.1: seq=1 \(waited 300ms\)\n`+
-		`56 bytes from 10\.9\.0\.1: seq=2 time=[0-9]{5}\.\d us\n`+ // not the time since the first
+		`56 bytes from 10\.9\.0\.1: seq=2 time=[0-9]{5}\.\d us\n`+ // not that of the late one
 		`.*seq=3.*seq=4.*4 sent, 3 received, 1 lost \(25\.0%\).*`)
 }
 
@@ -117,6 +139,66 @@ func TestWrongContents(t *testing.T) {
 	}
 	mustMatch(t, "stdout", out, `.*seq=1 time.*seq=2 \(wrong contents: answer to request 2: byte 71 is .*seq=3 time.*`+
 		`3 sent, 2 received, 1 lost .*\n1 of the lost were answered with wrong contents\n.*`)
+}
+
+// TestWrongEcho is the same for rping's protocol.
+func TestWrongEcho(t *testing.T) {
+	k := newKernel(t, fakekernel.Options{})
+	oneSession(t, k, func(ctx context.Context, ln *rdmacm.Listener) error {
+		s, err := accepted(ctx, ln)
+		if err != nil {
+			return err
+		}
+		r := newRpingServer(ctx, &s.link, rpingMax, time.Minute)
+		source, err := r.offer(ctx)
+		if err == nil {
+			err = errors.Join(r.fit(56), r.read(ctx, &source), r.sendInfo(&rpingInfo{}))
+		}
+		if err != nil {
+			return err
+		}
+		r.text.Bytes()[20] ^= 1
+		sink, err := r.offer(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.write(&sink, 56); err != nil {
+			return err
+		}
+		<-s.link.conn.Done()
+		return s.link.close()
+	})
+	status, out, errs := ping(t, k, "--rping", "-c", "1", serverAddr)
+	if status != statusLost || errs != "" || !strings.Contains(out, "wrong contents: echo of request 1: byte 20 is") {
+		t.Errorf("status %d, stderr %q, stdout:\n%s", status, errs, out)
+	}
+}
+
+// TestRpingGrows offers more and more on one connection: the server keeps one text only.
+func TestRpingGrows(t *testing.T) {
+	k := newKernel(t, fakekernel.Options{})
+	serve(t, k)
+	o := defaultPingOptions()
+	o.rping = true
+	p, err := dialled(t.Context(), k, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.link.close()
+	for i, size := range []int{100, 50, 5000, 50000} {
+		c, err := newRpingClient(t.Context(), &p.link, size, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ping(uint64(i + 1)); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		p.link.release(c.source)
+		p.link.release(c.sink)
+	}
+	if got, want := k.Counts().MRs, 3; got != want {
+		t.Errorf("%d regions, want %d: the messages of both sides and the server's text", got, want)
+	}
 }
 
 // TestNoAnswers has a server that never answers: the client does not send beyond its window.
@@ -141,12 +223,15 @@ func TestNoAnswers(t *testing.T) {
 
 // TestServerRefuses checks that each refusal arrives as a reason.
 func TestServerRefuses(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{Memlock: 256 << 10})
-	s := serve(t, k, "--max-size", "1m", "--max-clients", "1")
-	status, _, errs := ping(t, k, "-s", "40k", serverAddr) // 4 slots here, 3 there
+	tight := newKernel(t, fakekernel.Options{Memlock: 256 << 10})
+	serve(t, tight)
+	status, _, errs := ping(t, tight, "-s", "40k", serverAddr) // 4 slots here, 3 there
 	if status != statusError || !strings.Contains(errs, "cannot register memory") {
 		t.Errorf("no memory: status %d, stderr %q", status, errs)
 	}
+
+	k := newKernel(t, fakekernel.Options{})
+	s := serve(t, k, "--max-clients", "1")
 	c := start(t, k, "-i", "30s", serverAddr)
 	c.out.await(t, "seq=1")
 	status, _, errs = ping(t, k, serverAddr)

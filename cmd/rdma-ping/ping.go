@@ -135,15 +135,20 @@ func (p *pinging) run(ctx context.Context) error {
 // it: a request that was under way then counts neither as sent nor as lost.
 func (p *pinging) record(ctx context.Context, seq uint64, c pinger) (done bool, err error) {
 	rtt, err := c.ping(seq)
+	if err == nil {
+		p.stats.received(rtt)
+		p.out.reply(&p.target, seq, rtt)
+		return false, nil
+	}
+	return p.failed(seq, err)
+}
+
+func (p *pinging) failed(seq uint64, err error) (done bool, _ error) {
 	var (
 		missing *lostError
 		wrong   *corruptError
 	)
 	switch {
-	case err == nil:
-		p.stats.received(rtt)
-		p.out.reply(&p.target, seq, rtt)
-		return false, nil
 	case errors.As(err, &missing):
 		p.stats.lost++
 		p.out.lost(&p.target, seq, missing.why)

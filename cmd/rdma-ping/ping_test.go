@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -46,11 +47,31 @@ func TestPing(t *testing.T) {
 	}
 }
 
+// TestRW16Orders changes when work requests are carried out and in which order the two
+// completions of a message come.
+func TestRW16Orders(t *testing.T) {
+	for name, opts := range map[string]fakekernel.Options{
+		"deferred":              {Deferred: true},
+		"send first":            {AckFirst: true},
+		"deferred, send first":  {Deferred: true, AckFirst: true},
+		"deferred, send behind": {Deferred: true, AckDelay: time.Millisecond},
+	} {
+		for _, args := range []string{"", "--poll", "--rping"} {
+			k := newKernel(t, opts)
+			serve(t, k)
+			status, out, errs := ping(t, k, append(strings.Fields(args), "-q", "-c", "200", "-i", "0", "-s", "4000", serverAddr)...)
+			if status != statusOK || errs != "" {
+				t.Errorf("%s, %q: status %d, stderr %q, stdout:\n%s", name, args, status, errs, out)
+			}
+		}
+	}
+}
+
 // TestPingIPv6 goes to all kinds of addresses, through the wildcard listener.
 func TestPingIPv6(t *testing.T) {
 	k := newKernel(t, fakekernel.Options{})
 	serve(t, k, "-p", "99")
-	for _, args := range []string{"2001:db8:9::1 -p 99", "[2001:db8:9::1]:99", "10.9.0.1:99"} {
+	for _, args := range []string{"2001:db8:9::1 -p 99", "[2001:db8:9::1]:99", "10.9.0.1:99", "fe80::a:1%2 -p 99"} {
 		status, out, errs := ping(t, k, append(strings.Fields(args), "-c", "2", "-i", "0")...)
 		if status != statusOK || errs != "" {
 			t.Errorf("%s: status %d, stderr %q, stdout:\n%s", args, status, errs, out)
@@ -98,6 +119,23 @@ func TestPingInterrupted(t *testing.T) {
 	}
 }
 
+// TestDialInterrupted checks Ctrl-C while the connection is not there yet.
+func TestDialInterrupted(t *testing.T) {
+	silent := netip.MustParseAddr("10.9.0.77")
+	k := newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}, CMTimeout: time.Hour})
+	c := start(t, k, silent.String())
+	eventually(t, func() string {
+		if k.Counts().QPs == 0 {
+			return "no queue pair"
+		}
+		return ""
+	})
+	if status := c.stop(); status != statusError || c.out.String() != "" {
+		t.Errorf("status %d, stdout %q", status, c.out.String())
+	}
+	mustMatch(t, "stderr", c.errOut.String(), "rdma-ping: connect to 10.9.0.77:7174: interrupted\n")
+}
+
 // TestRW16AnswerBeforeSend has the completion of each send come long after the answer. The
 // times are still those of the answers, and nothing is lost.
 func TestRW16AnswerBeforeSend(t *testing.T) {
@@ -105,7 +143,7 @@ func TestRW16AnswerBeforeSend(t *testing.T) {
 	for _, args := range []string{"", "--poll", "--rping"} {
 		k := newKernel(t, fakekernel.Options{AckDelay: delay})
 		serve(t, k)
-		status, out, errs := ping(t, k, append(strings.Fields(args), "--json", "-c", "10", "-i", "0", serverAddr)...)
+		status, out, errs := ping(t, k, append(strings.Fields(args), "--json", "-c", "40", "-i", "0", serverAddr)...)
 		if status != statusOK || errs != "" {
 			t.Errorf("%q: status %d, stderr %q, stdout:\n%s", args, status, errs, out)
 		}
@@ -113,11 +151,16 @@ func TestRW16AnswerBeforeSend(t *testing.T) {
 			continue // its server waits for the completion of a read
 		}
 		var summary struct {
-			RTT struct{ P50 float64 } `json:"rtt_us"`
+			Time float64               `json:"time_s"`
+			RTT  struct{ P50 float64 } `json:"rtt_us"`
 		}
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &summary); err != nil {
 			t.Fatal(err)
+		}
+		// A slot is used again only when its send is complete, of which four fit in a delay.
+		if least := 9 * delay.Seconds(); summary.Time < least {
+			t.Errorf("%q: 40 requests took %v s, less than %v: slots were not waited for", args, summary.Time, least)
 		}
 		if p50 := summary.RTT.P50; p50 <= 0 || p50 >= float64(delay.Microseconds()) {
 			t.Errorf("%q: p50 is %v us, which is the time of the send's completion", args, p50)
@@ -165,7 +208,11 @@ func TestRW20Reasons(t *testing.T) {
 			fakekernel.Options{Devices: []fakekernel.Device{{NoNode: true}}}, "10.9.0.1", "/dev/infiniband/uverbs0",
 		},
 		{"nobody listens", fakekernel.Options{}, "10.9.0.1", "nobody listens on 10.9.0.1:7174 .*rdma-ping serve"},
-		{"not an RDMA address", fakekernel.Options{}, "192.0.2.1", "192.0.2.1"},
+		{"no route", fakekernel.Options{}, "192.0.2.1", "192.0.2.1:7174: network is unreachable; .*ip route get 192.0.2.1"},
+		{
+			"silent host", fakekernel.Options{Silent: []netip.Addr{netip.MustParseAddr("10.9.0.77")}}, "10.9.0.77",
+			"10.9.0.77:7174: the peer does not answer.*is the host up",
+		},
 		{"not our address", fakekernel.Options{}, "serve -a 192.0.2.1", "192.0.2.1"},
 	}
 	for _, tt := range tests {

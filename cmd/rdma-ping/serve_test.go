@@ -121,7 +121,7 @@ func lie(ctx context.Context, k *fakekernel.Kernel) {
 // serves a good client at the same time and one afterwards, and in the end holds nothing.
 func TestStrangers(t *testing.T) {
 	k := newKernel(t, fakekernel.Options{})
-	s := serve(t, k, "--idle-timeout", "200ms", "--max-clients", "32", "--max-size", "4k")
+	s := serve(t, k, "--idle-timeout", "1s", "--max-clients", "32", "--max-size", "4k")
 	before := k.Counts()
 	good := start(t, k, "-i", "10ms", serverAddr)
 	good.out.await(t, "seq=1")
@@ -140,7 +140,7 @@ func TestStrangers(t *testing.T) {
 	close(work)
 	clients.Wait()
 	if status := good.stop(); status != statusOK || good.errOut.String() != "" {
-		t.Errorf("good client: status %d, stderr %q\n%s", status, good.errOut.String(), good.out.String())
+		t.Errorf("good client: status %d, stderr %q\n%s\nserver:\n%s", status, good.errOut.String(), good.out.String(), s.out.String())
 	}
 	if status, out, errs := ping(t, k, "-c", "5", "-i", "0", serverAddr); status != statusOK {
 		t.Errorf("afterwards: status %d, stderr %q, stdout:\n%s", status, errs, out)
@@ -153,7 +153,7 @@ func TestStrangers(t *testing.T) {
 		}
 		return ""
 	})
-	for _, want := range []string{"refused: wants messages of", "refused: hello of", "dropped, silent for 200ms", "left: 3 answered"} {
+	for _, want := range []string{"refused: wants messages of", "refused: hello of", "dropped, silent for 1s", "left: 3 answered"} {
 		if !strings.Contains(s.out.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, s.out.String())
 		}

@@ -16,8 +16,8 @@ both() {
 	wait $server
 }
 
-# pingpong WHO PROGRAM: the programs time themselves.
-pingpong() {
+# game WHO PROGRAM: the programs time themselves.
+game() {
 	both "$2 -d rxe0 -g 1 -e -s 64 -n $iters" "$2 -d rxe0 -g 1 -e -s 64 -n $iters 127.0.0.1"
 	awk -v who=$1 '/usec\/iter/ {print "sample pingpong-64B-event", who, $(NF-1)}' /tmp/out
 }
@@ -40,8 +40,8 @@ rping_go() {
 
 rdma-ping serve -q -p 7181 >/tmp/serve 2>&1 &
 for round in $(seq $rounds); do
-	pingpong c ibv_rc_pingpong
-	pingpong go pingpong
+	game c ibv_rc_pingpong
+	game go pingpong
 	for who in c go; do
 		few=$(rping_$who 100)
 		many=$(rping_$who $((iters + 100)))
