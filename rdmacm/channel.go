@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -96,9 +97,25 @@ func (c *EventChannel) Close() error {
 	if err := c.devs.close(); err != nil {
 		return &Error{Op: op, Err: err}
 	}
+	return wrap(op, netip.AddrPort{}, c.shut())
+}
+
+// shut closes the file. The caller has the lock.
+func (c *EventChannel) shut() error {
+	if c.closed {
+		return nil
+	}
 	c.closed = true
 	close(c.done)
-	return wrap(op, netip.AddrPort{}, c.file.Close())
+	return c.file.Close()
+}
+
+// end is Close for a channel that nobody but the hub has: the file is closed in any case,
+// and the error is about devices that are still in use. They are tried again by another call.
+func (c *EventChannel) end() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.shut(), c.devs.close())
 }
 
 // NextEvent waits for the next event of any id of the channel. It returns when there is

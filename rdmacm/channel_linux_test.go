@@ -19,6 +19,7 @@ import (
 type party struct {
 	id *rdmacm.ID
 	pd *uverbs.PD
+	ch *uverbs.CompChannel
 	cq *uverbs.CQ
 	mr *uverbs.MR
 	qp *uverbs.QP
@@ -43,7 +44,10 @@ func (l *loop) add(id *rdmacm.ID) *party {
 	}
 	p := &party{id: id}
 	if p.pd, err = ctx.AllocPD(); err == nil {
-		p.cq, err = ctx.CreateCQ(8, nil)
+		p.ch, err = ctx.NewCompChannel()
+	}
+	if err == nil {
+		p.cq, err = ctx.CreateCQ(8, p.ch)
 	}
 	if err == nil {
 		p.mr, err = p.pd.AllocMR(64, uverbs.AccessLocalWrite)
@@ -65,7 +69,7 @@ func (l *loop) add(id *rdmacm.ID) *party {
 
 // close is what a handler does with the id whose event it has in hand.
 func (l *loop) close(p *party) {
-	err := errors.Join(p.qp.Close(), p.mr.Close(), p.cq.Close(), p.pd.Close(), p.id.Close())
+	err := errors.Join(p.qp.Close(), p.mr.Close(), p.cq.Close(), p.ch.Close(), p.pd.Close(), p.id.Close())
 	if err != nil {
 		l.t.Error(err)
 	}
@@ -195,26 +199,17 @@ func sendText(t *testing.T, p *party, text string) {
 	}
 }
 
-// receive polls until the one receive is there.
+// receive waits for the one receive.
 func receive(t *testing.T, p *party) {
 	t.Helper()
-	ctx := testContext(t)
 	var wc [1]uverbs.WC
-	for ctx.Err() == nil {
-		n, err := p.cq.Poll(wc[:])
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if n == 1 {
-			if err := wc[0].Err(); err != nil || wc[0].ID != 1 {
-				t.Errorf("got completion %d with %v, want that of the receive", wc[0].ID, err)
-			}
-			return
-		}
-		time.Sleep(100 * time.Microsecond) // the fake device needs the CPU too
+	if _, err := p.cq.Wait(testContext(t), wc[:]); err != nil {
+		t.Error(err)
+		return
 	}
-	t.Error("no message came")
+	if err := wc[0].Err(); err != nil || wc[0].ID != 1 {
+		t.Errorf("got completion %d with %v, want that of the receive", wc[0].ID, err)
+	}
 }
 
 // The active side's handshake fails here: the program hears of it once, the peer is told.
@@ -291,4 +286,25 @@ func TestContextOutlivesID(t *testing.T) {
 	if err := ch.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// The server gives up when it has accepted: the kernel says EINVAL to the next step of the
+// client's handshake, and the program hears what that means.
+func TestServerGivesUp(t *testing.T) {
+	k := newKernel(t, fakekernel.Options{})
+	l := mustListen(t, k, server, nil)
+	_, id := rawClient(t, k)
+	if err := id.Connect(rdmacm.ConnParam{}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Next(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = r.Accept(ctx, nil) // returns when the answer is sent
+	mustBe(t, "accept", err, context.Canceled)
+	ev := expect(t, id.Channel(), rdmacm.EventConnectError)
+	mustBe(t, "event", ev.Err, rdmacm.ErrDisconnected, "connect 10.9.0.1:7174: peer disconnected during the handshake")
 }

@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -33,9 +34,23 @@ func newConn(ep *endpoint, o *Options) (*Conn, error) {
 		err = o.Prepare(c)
 	}
 	if err != nil {
-		return nil, joined(err, c.Close())
+		return nil, c.giveUp(err)
 	}
 	return c, nil
+}
+
+// giveUp closes a connection that never was, and returns why. Memory regions that Prepare
+// made on its protection domain without [Conn.AllocMR] are for the program to close, which
+// it can hardly have done yet.
+func (c *Conn) giveUp(why error) error {
+	err := c.Close()
+	if !errors.Is(err, ErrBusy) {
+		return joined(why, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ep.hub.leave(c.undo)
+	return why
 }
 
 func (c *Conn) build(o *Options) error {
@@ -169,7 +184,10 @@ func (c *Conn) Close() error {
 	live := c.Err() == nil
 	c.ep.finish(net.ErrClosed) // before the peer's answer can end it otherwise
 	if c.qp != nil && live {
-		c.ep.id.Disconnect() //nolint:errcheck // fails where there is no connection yet
+		c.ep.id.Disconnect() // fails where there is no connection yet
 	}
-	return wrap("close connection", c.RemoteAddr(), c.undo.run())
+	if err := c.undo.run(); err != nil {
+		return &Error{Op: "close connection", Addr: text(c.RemoteAddr()), Err: err}
+	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,9 +25,8 @@ func TestDialAccept(t *testing.T) {
 		if l.Addr().Port() == 0 {
 			t.Errorf("%s: the listener has no port", address)
 		}
-		s, c := new(end), new(end)
-		_ = s
-		s, c = connectTo(t, k, l, netip.AddrPortFrom(netip.MustParseAddr("10.9.0.1"), l.Addr().Port()).String())
+		port := l.Addr().Port()
+		s, c := connectTo(t, k, l, netip.AddrPortFrom(netip.MustParseAddr("10.9.0.1"), port).String(), rdmacm.Options{})
 		if c.RemoteAddr() != s.LocalAddr() || s.RemoteAddr() != c.LocalAddr() || !s.RemoteAddr().IsValid() {
 			t.Errorf("client %v to %v, server %v to %v: want the same turned round",
 				c.LocalAddr(), c.RemoteAddr(), s.LocalAddr(), s.RemoteAddr())
@@ -41,32 +39,6 @@ func TestDialAccept(t *testing.T) {
 		}
 		talk(t, s, c)
 	}
-}
-
-// connectTo is connect to an address that is not the listener's.
-func connectTo(t *testing.T, k *fakekernel.Kernel, l *rdmacm.Listener, address string) (s, c *end) {
-	t.Helper()
-	ctx := testContext(t)
-	s, c = new(end), new(end)
-	accepted := make(chan error)
-	go func() {
-		r, err := l.Next(ctx)
-		if err == nil {
-			s.Conn, err = r.Accept(ctx, &rdmacm.Options{Prepare: s.prepare})
-		}
-		accepted <- err
-	}()
-	var err error
-	c.Conn, err = rdmacm.Dial(ctx, address, options(k, &rdmacm.Options{Prepare: c.prepare}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-accepted; err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "server's end", s.Close)
-	closeLater(t, "client's end", c.Close)
-	return s, c
 }
 
 func TestDialIPv6(t *testing.T) {
@@ -149,15 +121,24 @@ func TestRW20DialElsewhere(t *testing.T) {
 
 func TestDialSilentPeer(t *testing.T) {
 	silent := netip.MustParseAddr("10.9.0.99")
-	k := newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}, CMTimeout: time.Hour})
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	k := newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}})
+	_, err := rdmacm.Dial(testContext(t), "10.9.0.99:7174", options(k, nil))
+	mustBe(t, "dial", err, syscall.ETIMEDOUT, "the peer does not answer")
+}
+
+// The kernel's patience with a silent peer is cut by the context.
+func TestDialDeadline(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	k := newKernel(t, fakekernel.Options{
+		Silent: []netip.Addr{netip.MustParseAddr("10.9.0.99")}, CMTimeout: time.Hour,
+		Log: func(c fakekernel.Call) {
+			if c.Kind == fakekernel.CallCM && c.Cmd == abi.RDMA_USER_CM_CMD_CONNECT {
+				cancel(context.DeadlineExceeded)
+			}
+		},
+	})
 	_, err := rdmacm.Dial(ctx, "10.9.0.99:7174", options(k, nil))
 	mustBe(t, "dial", err, context.DeadlineExceeded, "connect 10.9.0.99:7174")
-
-	k = newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}})
-	_, err = rdmacm.Dial(testContext(t), "10.9.0.99:7174", options(k, nil))
-	mustBe(t, "dial", err, syscall.ETIMEDOUT, "the peer does not answer")
 }
 
 func TestPeerDisconnects(t *testing.T) {
@@ -287,348 +268,13 @@ func TestDepthsAgree(t *testing.T) {
 	mustBe(t, "dial", err, rdmacm.ErrInvalid, "InitiatorDepth is 254, the device does")
 }
 
-// RW-17: clients that give up at any moment cost the server nothing but their own request.
-func TestRW17ClientsGiveUp(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{})
-	l := mustListen(t, k, server, nil)
-	const clients = 60
-	var wg sync.WaitGroup
-	for i := range clients {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*100*time.Microsecond)
-			defer cancel()
-			if c, err := rdmacm.Dial(ctx, server, options(k, nil)); err == nil {
-				c.Close()
-			}
-		}()
-	}
-	wg.Wait() // all have gone before the first is answered
-	good := make(chan error)
-	go func() {
-		c, err := rdmacm.Dial(testContext(t), server, options(k, &rdmacm.Options{ConnParam: rdmacm.ConnParam{PrivateData: []byte("good")}}))
-		if err == nil {
-			err = c.Close()
-		}
-		good <- err
-	}()
-	for {
-		c, err := l.Accept(testContext(t))
-		if err != nil {
-			t.Fatalf("the listener failed: %v", err)
-		}
-		done := bytes.HasPrefix(c.PrivateData(), []byte("good"))
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if done {
-			break
-		}
-	}
-	if err := <-good; err != nil {
-		t.Error(err)
-	}
-}
-
-// A client that never confirms holds Accept up for AcceptTimeout, no longer.
-func TestAcceptTimeout(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{CMTimeout: time.Hour})
-	l := mustListen(t, k, server, &rdmacm.Options{AcceptTimeout: 10 * time.Millisecond})
-	ch, id := rawClient(t, k)
-	accepted := make(chan error)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, err := l.Accept(ctx)
-		accepted <- err
-	}()
-	// Nobody receives the client's events, so nobody confirms. A second request shows that
-	// Accept has turned to the next.
-	if err := id.Connect(rdmacm.ConnParam{}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := rdmacm.Dial(testContext(t), server, options(k, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-accepted; err != nil {
-		t.Errorf("accept of the good client: %v", err)
-	}
-	cancel()
-	_ = ch
-}
-
-// rawClient is an id with a queue pair and a route to the server.
-func rawClient(t *testing.T, k *fakekernel.Kernel) (*rdmacm.EventChannel, *rdmacm.ID) {
-	t.Helper()
-	ch, err := rdmacm.NewEventChannel(on(k))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "event channel", ch.Close)
-	id := resolved(t, ch)
-	mustQP(t, id)
-	return ch, id
-}
-
-// resolved is an id with a route to the server.
-func resolved(t *testing.T, ch *rdmacm.EventChannel) *rdmacm.ID {
-	t.Helper()
-	id, err := ch.NewID(rdmacm.PortSpaceTCP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "id", id.Close)
-	if err := id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort(server), time.Second); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, ch, rdmacm.EventAddrResolved)
-	if err := id.ResolveRoute(time.Second); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, ch, rdmacm.EventRouteResolved)
-	return id
-}
-
-// mustQP gives an id a queue pair with all that it needs.
-func mustQP(t *testing.T, id *rdmacm.ID) *uverbs.QP {
-	t.Helper()
-	ctx, err := id.Context()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cq, err := ctx.CreateCQ(4, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	qp, err := id.CreateQP(pd, &uverbs.QPInitAttr{SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // before the id, whose device it is on
-		if err := errors.Join(qp.Close(), cq.Close(), pd.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return qp
-}
-
-func expect(t *testing.T, ch *rdmacm.EventChannel, want rdmacm.EventType) *rdmacm.Event {
-	t.Helper()
-	ev, err := ch.NextEvent(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ev.Type != want {
-		t.Fatalf("got event %v (%v), want %v", ev.Type, ev.Err, want)
-	}
-	return ev
-}
-
-func TestCloseWithMemoryLeft(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{})
-	l := mustListen(t, k, server, nil)
-	s, c := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
-	mr, err := c.PD().AllocMR(4096, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustBe(t, "close", c.Close(), rdmacm.ErrBusy, "close connection")
-	mustBe(t, "server's end", ended(t, s), rdmacm.ErrDisconnected)
-	if err := mr.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
-}
-
-// Two connections with a protection domain and a completion queue of the program's.
-func TestSharedObjects(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{})
-	devs, err := uverbs.Devices(uverbs.WithSystem(k.System()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, err := devs[0].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "context", ctx.Close)
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "protection domain", pd.Close)
-	ch, err := ctx.NewCompChannel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "completion channel", ch.Close)
-	cq, err := ctx.CreateCQ(64, ch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "completion queue", cq.Close)
-	l := mustListen(t, k, server, nil)
-	o := rdmacm.Options{PD: pd, SendCQ: cq, RecvCQ: cq, SignalAll: true}
-	for range 2 {
-		s, c := connect(t, k, l, o, rdmacm.Options{})
-		if s.PD() != pd || s.SendCQ() != cq || s.RecvCQ() != cq {
-			t.Error("the connection has objects of its own")
-		}
-		if err := c.say(testContext(t), "hello"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.hear(testContext(t)); got != "hello" || err != nil {
-			t.Errorf("got %q and error %v, want hello", got, err)
-		}
-	}
-	// The wrong device.
-	ctx1, err := devs[1].Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "context", ctx1.Close)
-	pd1, err := ctx1.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeLater(t, "protection domain", pd1.Close)
-	go l.Accept(testContext(t)) //nolint:errcheck // rejects or hangs up with the test
-	_, err = rdmacm.Dial(testContext(t), server, options(k, &rdmacm.Options{PD: pd1, Source: netip.MustParseAddrPort("10.9.0.1:0")}))
-	mustBe(t, "dial", err, rdmacm.ErrInvalid, "the protection domain is on rxe1")
-}
-
-// RW-09: a device is open while a connection uses it, and not longer.
-func TestRW09DeviceIsClosed(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{})
-	l := mustListen(t, k, server, nil)
-	if n := k.Counts().Contexts; n != 0 {
-		t.Errorf("%d devices are open for a listener, want none", n)
-	}
-	s, c := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
-	s2, c2 := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
-	if n := k.Counts().Contexts; n != 3 {
-		t.Errorf("%d devices are open, want 3: one for the listener's connections, one for each dialled", n)
-	}
-	for _, e := range []*end{s, c, s2, c2} {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := k.Counts().Contexts; n != 0 {
-		t.Errorf("%d devices are open after the last connection, want none", n)
-	}
-}
-
-func TestPrepareFails(t *testing.T) {
-	k := newKernel(t, fakekernel.Options{})
-	l := mustListen(t, k, server, nil)
-	broken := errors.New("no memory for you")
-	prepare := func(c *rdmacm.Conn) error {
-		if _, err := c.AllocMR(4096, 0); err != nil {
-			return err
-		}
-		return broken
-	}
-	_, err := rdmacm.Dial(testContext(t), server, options(k, &rdmacm.Options{Prepare: prepare}))
-	mustBe(t, "dial", err, broken)
-	dialled := make(chan error)
-	go func() {
-		_, err := rdmacm.Dial(testContext(t), server, options(k, nil))
-		dialled <- err
-	}()
-	r, err := l.Next(testContext(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = r.Accept(testContext(t), &rdmacm.Options{Prepare: prepare})
-	mustBe(t, "accept", err, broken)
-	mustBe(t, "the other end", <-dialled, syscall.ECONNREFUSED)
-}
-
-// making matches the calls that make or change something. Those that destroy are left out:
-// if they fail something is left, and Close says so.
-func making(c fakekernel.Call) bool {
-	switch c.Kind {
-	case fakekernel.CallCM:
-		return c.Cmd != abi.RDMA_USER_CM_CMD_DESTROY_ID && c.Cmd != abi.RDMA_USER_CM_CMD_GET_EVENT
-	case fakekernel.CallOpen, fakekernel.CallAdopt, fakekernel.CallMap, fakekernel.CallWrite:
-		return true
-	case fakekernel.CallIoctl:
-		switch [2]uint16{c.Object, c.Method} {
-		case [2]uint16{abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY}, [2]uint16{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY},
-			[2]uint16{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY}, [2]uint16{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY}:
-			return false
-		}
-		return true
-	}
-	return false
-}
-
-// Every call into the kernel fails once. The attempt fails or succeeds, and leaves nothing
-// behind; newKernel checks that.
-func TestEveryCallFailsOnce(t *testing.T) {
-	for n := int32(1); n < 500; n++ {
-		reached := false
-		t.Run(fmt.Sprint("call ", n), func(t *testing.T) { reached = attempt(t, n) })
-		if !reached {
-			return
-		}
-	}
-	t.Error("the calls do not end")
-}
-
-// attempt dials and accepts while call n fails, and tells whether there was one.
-func attempt(t *testing.T, n int32) bool {
-	k := newKernel(t, fakekernel.Options{})
-	l := mustListen(t, k, server, &rdmacm.Options{Prepare: new(end).prepare})
-	ctx, cancel := context.WithCancel(testContext(t))
-	accepted := make(chan struct{})
-	go func() {
-		defer close(accepted)
-		for ctx.Err() == nil {
-			if c, err := l.Accept(ctx); err == nil {
-				c.Close() //nolint:errcheck // what is left shows
-			}
-		}
-	}()
-	var reached atomic.Bool
-	nth := fakekernel.Nth(n, making)
-	stop := k.Fail(func(c fakekernel.Call) bool {
-		hit := nth(c)
-		if hit {
-			reached.Store(true)
-		}
-		return hit
-	}, syscall.ENOMEM)
-	c, err := rdmacm.Dial(ctx, server, options(k, &rdmacm.Options{Prepare: new(end).prepare}))
-	if err == nil {
-		err = c.Close()
-	}
-	if err != nil && ctx.Err() != nil {
-		t.Errorf("the attempt hung: %v", err)
-	}
-	stop()
-	cancel()
-	<-accepted
-	return reached.Load()
-}
-
 func TestDeviceRemoved(t *testing.T) {
 	k := newKernel(t, fakekernel.Options{})
 	l := mustListen(t, k, "0.0.0.0:7174", nil)
-	s, c := connectTo(t, k, l, server)
+	s, c := connectTo(t, k, l, server, rdmacm.Options{Source: netip.MustParseAddrPort("10.9.0.2:0")})
 	k.Unplug("rxe0")
 	mustBe(t, "server's end", ended(t, s), rdmacm.ErrDeviceRemoved)
+	mustBe(t, "client's end", ended(t, c), rdmacm.ErrDisconnected)
 	if err := errors.Join(s.Close(), c.Close()); err != nil {
 		t.Errorf("close after the device was removed: %v", err)
 	}
@@ -649,6 +295,77 @@ func TestManyConnections(t *testing.T) {
 		}
 		if err := errors.Join(s.Close(), c.Close()); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// "Unreachable", "disconnected" and "timewait exit" on a connection that is up: it ends once,
+// others stay.
+func TestRW46UnreachableWhileConnected(t *testing.T) {
+	k := newKernel(t, fakekernel.Options{})
+	l := mustListen(t, k, server, nil)
+	s, c := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
+	s2, c2 := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
+	inject := func(typ rdmacm.EventType, status int32) {
+		for _, id := range k.CM().IDs() {
+			if id.Src == c.LocalAddr() && id.Dst == c.RemoteAddr() {
+				k.CM().Inject(id.ID, uint32(typ), status, nil)
+			}
+		}
+	}
+	inject(rdmacm.EventUnreachable, -int32(syscall.ETIMEDOUT))
+	inject(rdmacm.EventUnreachable, -int32(syscall.ETIMEDOUT))
+	inject(rdmacm.EventDisconnected, 0)
+	inject(rdmacm.EventTimewaitExit, 0)
+	err := ended(t, c)
+	mustBe(t, "client's end", err, syscall.ETIMEDOUT, "the path to the peer broke")
+	if errors.Is(err, rdmacm.ErrDisconnected) {
+		t.Errorf("%v looks like an orderly end", err)
+	}
+	mustBe(t, "server's end", ended(t, s), rdmacm.ErrDisconnected)
+	talk(t, s2, c2)
+	if err := errors.Join(c.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	mustBe(t, "the reason after close", c.Err(), err)
+}
+
+// RW-16: completions of sends and receives have no order among each other. The fake kernel
+// delays those of sends, or brings them first.
+func TestRW16CompletionOrder(t *testing.T) {
+	for _, opts := range []fakekernel.Options{
+		{AckFirst: true}, {AckDelay: 2 * time.Millisecond}, {Deferred: true}, {Deferred: true, AckDelay: time.Millisecond},
+	} {
+		k := newKernel(t, opts)
+		l := mustListen(t, k, server, nil)
+		s, c := connect(t, k, l, rdmacm.Options{}, rdmacm.Options{})
+		ctx := testContext(t)
+		echoed := make(chan error, 1)
+		const rounds = 10 // each end has that many receives posted, and more
+		go func() {
+			for range rounds {
+				text, err := s.hear(ctx)
+				if err == nil {
+					err = s.say(ctx, text)
+				}
+				if err != nil {
+					echoed <- err
+					return
+				}
+			}
+			echoed <- nil
+		}()
+		for i := range rounds {
+			want := fmt.Sprint("ping ", i)
+			if err := c.say(ctx, want); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := c.hear(ctx); err != nil || got != want {
+				t.Fatalf("%+v: got %q and error %v, want %q", opts, got, err, want)
+			}
+		}
+		if err := <-echoed; err != nil {
+			t.Error(err)
 		}
 	}
 }

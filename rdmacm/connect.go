@@ -77,21 +77,26 @@ func (id *ID) accept(p *ConnParam, d depths) error {
 	id.state = stateConnecting
 	if err := id.ch.call(abi.RDMA_USER_CM_CMD_ACCEPT, uapi.Bytes(&in)); err != nil {
 		id.state = stateRequested
-		id.qpError() //nolint:errcheck // the first error counts
+		id.qpError() // the first error counts
 		return gone(err)
 	}
 	return nil
 }
 
-// gone recognises the kernel's word for a request that is no longer there: EINVAL, because
-// the connection manager has left the state that an answer would need. A uverbs error is not
-// that: there EINVAL is about the queue pair.
+// gone says ErrRequestGone where the kernel says that its end of the handshake is no more.
 func gone(err error) error {
-	var below *uverbs.Error
-	if errors.Is(err, syscall.EINVAL) && !errors.As(err, &below) {
+	if handshakeOver(err) {
 		return fmt.Errorf("%w: %w", ErrRequestGone, err)
 	}
 	return err
+}
+
+// handshakeOver recognises the kernel's word for a handshake that the other side has ended:
+// EINVAL, because the connection manager has left the state that the next step would need. A
+// uverbs error is not that: there EINVAL is about the queue pair.
+func handshakeOver(err error) bool {
+	var below *uverbs.Error
+	return errors.Is(err, syscall.EINVAL) && !errors.As(err, &below)
 }
 
 // Reject turns a connection request down; the client gets a [RejectedError] with private as
@@ -106,7 +111,7 @@ func (id *ID) Reject(private []byte) error {
 			return invalidError("the id has no connection request to answer")
 		}
 		id.state = stateEnded
-		if err := id.reject(private); err != nil && !errors.Is(gone(err), ErrRequestGone) {
+		if err := id.reject(private); err != nil && !handshakeOver(err) {
 			return err
 		}
 		return nil

@@ -113,7 +113,7 @@ func (d *devices) release(o *openDevice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o.refs--
-	d.closeIdle() //nolint:errcheck // tried again by close, which reports it
+	d.closeIdle() // tried again by close, which reports it
 }
 
 func (d *devices) close() error {

@@ -59,7 +59,7 @@ func dialAddr(ctx context.Context, addr netip.AddrPort, o *Options) (*Conn, erro
 		return nil, wrap("dial", addr, err)
 	}
 	if err := c.connect(ctx, &o.ConnParam); err != nil {
-		return nil, joined(wrap(opConnect, addr, err), c.Close())
+		return nil, c.giveUp(wrap(opConnect, addr, err))
 	}
 	return c, nil
 }

@@ -95,6 +95,9 @@ func (id *ID) handleResponse(ev *Event) bool {
 	if err == nil {
 		err = id.establish()
 	}
+	if handshakeOver(err) {
+		err = fmt.Errorf("%w during the handshake: %w", ErrDisconnected, err)
+	}
 	if err != nil {
 		id.qpError()
 		id.reject(nil)

@@ -37,7 +37,7 @@ func (e *endpoint) handle(ev *Event) {
 	case EventDisconnected:
 		// The peer waits for an answer, and those who wait for completions on this side
 		// should find out: Disconnect does both. It fails if the program was faster.
-		e.id.Disconnect() //nolint:errcheck
+		e.id.Disconnect()
 		e.finish(ended(ev))
 	case EventDeviceRemoval:
 		e.finish(ev.Err)

@@ -73,7 +73,7 @@ func (e *Error) Timeout() bool {
 		errors.Is(e.Err, syscall.ETIMEDOUT)
 }
 
-// Temporary is there to make Error a net.Error. It is false.
+// Temporary makes Error a net.Error. It is false: what may go away says Timeout.
 func (e *Error) Temporary() bool { return false }
 
 // wrap makes an Error without a hint, or nil of nil. An Error is not wrapped twice.
@@ -87,9 +87,6 @@ func wrap(op string, addr netip.AddrPort, err error) error {
 	}
 	return &Error{Op: op, Addr: text(addr), Err: err}
 }
-
-// invalid is an Error for what the kernel need not be asked about.
-func invalid(op, what string) error { return &Error{Op: op, Err: invalidError(what)} }
 
 // invalidError is ErrInvalid in other words.
 type invalidError string

@@ -3,6 +3,7 @@ package rdmacm_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +147,17 @@ func (e *end) hear(ctx context.Context) (string, error) {
 // connect makes a connection to a listener. Its ends are closed with the test.
 func connect(t *testing.T, k *fakekernel.Kernel, l *rdmacm.Listener, server, client rdmacm.Options) (s, c *end) {
 	t.Helper()
+	return connectWith(t, k, l, l.Addr().String(), server, client)
+}
+
+// connectTo is connect to an address that is not the listener's own.
+func connectTo(t *testing.T, k *fakekernel.Kernel, l *rdmacm.Listener, address string, client rdmacm.Options) (s, c *end) {
+	t.Helper()
+	return connectWith(t, k, l, address, rdmacm.Options{}, client)
+}
+
+func connectWith(t *testing.T, k *fakekernel.Kernel, l *rdmacm.Listener, address string, server, client rdmacm.Options) (s, c *end) {
+	t.Helper()
 	ctx := testContext(t)
 	s, c = new(end), new(end)
 	server.Prepare, client.Prepare = s.prepare, c.prepare
@@ -158,7 +170,7 @@ func connect(t *testing.T, k *fakekernel.Kernel, l *rdmacm.Listener, server, cli
 		accepted <- err
 	}()
 	var err error
-	c.Conn, err = rdmacm.Dial(ctx, l.Addr().String(), options(k, &client))
+	c.Conn, err = rdmacm.Dial(ctx, address, options(k, &client))
 	if aerr := <-accepted; err != nil || aerr != nil {
 		t.Fatalf("dial: %v; accept: %v", err, aerr)
 	}
@@ -191,4 +203,75 @@ func ended(t *testing.T, e *end) error {
 		t.Fatal("the connection does not end")
 	}
 	return e.Err()
+}
+
+// rawClient is an id with a queue pair and a route to the server.
+func rawClient(t *testing.T, k *fakekernel.Kernel) (*rdmacm.EventChannel, *rdmacm.ID) {
+	t.Helper()
+	ch, err := rdmacm.NewEventChannel(on(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, "event channel", ch.Close)
+	id := resolved(t, ch)
+	mustQP(t, id)
+	return ch, id
+}
+
+// resolved is an id with a route to the server.
+func resolved(t *testing.T, ch *rdmacm.EventChannel) *rdmacm.ID {
+	t.Helper()
+	id, err := ch.NewID(rdmacm.PortSpaceTCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeLater(t, "id", id.Close)
+	if err := id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort(server), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ch, rdmacm.EventAddrResolved)
+	if err := id.ResolveRoute(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ch, rdmacm.EventRouteResolved)
+	return id
+}
+
+// mustQP gives an id a queue pair with all that it needs.
+func mustQP(t *testing.T, id *rdmacm.ID) *uverbs.QP {
+	t.Helper()
+	ctx, err := id.Context()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := ctx.CreateCQ(4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp, err := id.CreateQP(pd, &uverbs.QPInitAttr{SendCQ: cq, Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // before the id, whose device it is on
+		if err := errors.Join(qp.Close(), cq.Close(), pd.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return qp
+}
+
+func expect(t *testing.T, ch *rdmacm.EventChannel, want rdmacm.EventType) *rdmacm.Event {
+	t.Helper()
+	ev, err := ch.NextEvent(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ev.Type != want {
+		t.Fatalf("got event %v (%v), want %v", ev.Type, ev.Err, want)
+	}
+	return ev
 }

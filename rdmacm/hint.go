@@ -95,7 +95,8 @@ func (c *EventChannel) deviceHint() string {
 
 const noDevice = "this system has no RDMA device; one in software, as root: rdma link add rxe0 type rxe netdev eth0"
 
-// anyDevice returns nil if connections can come in over some device, otherwise the reason.
+// anyDevice returns nil if there is a device that can be used, otherwise the reason. If it
+// has an interface in this network namespace does not matter: one may come.
 func anyDevice(devs []*uverbs.Device) error {
 	if len(devs) == 0 {
 		return &Error{Op: opListen, Err: syscall.ENODEV, Hint: noDevice}
@@ -103,9 +104,6 @@ func anyDevice(devs []*uverbs.Device) error {
 	var first error
 	for _, d := range devs {
 		err := d.Usable()
-		if err == nil {
-			err = d.Reachable()
-		}
 		if err == nil {
 			return nil
 		}

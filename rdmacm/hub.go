@@ -15,7 +15,8 @@ type hub struct {
 
 	mu        sync.Mutex
 	endpoints map[*ID]*endpoint
-	err       error // why no events come in any more
+	err       error   // why no events come in any more
+	left      closers // of attempts that failed, see leave
 }
 
 func newHub(opts []Option) (*hub, error) {
@@ -95,11 +96,12 @@ func (h *hub) request(ev *Event) {
 	queued := l != nil && l.queue.put(h, ev)
 	h.mu.Unlock()
 	if !queued {
-		ev.ID.Close() //nolint:errcheck // destroying an id that waits for an answer rejects it
+		ev.ID.Close() // destroying an id that waits for an answer rejects it
 	}
 }
 
-// close closes the id of an endpoint, and ends the hub when it was the last.
+// close closes the id of an endpoint, and ends the hub when it was the last. It may be called
+// again if it fails.
 func (h *hub) close(e *endpoint) error {
 	e.finish(net.ErrClosed)
 	if err := e.id.Close(); err != nil {
@@ -109,16 +111,36 @@ func (h *hub) close(e *endpoint) error {
 	delete(h.endpoints, e.id)
 	last := len(h.endpoints) == 0
 	h.mu.Unlock()
+	h.retry()
 	if !last {
 		return nil
 	}
 	return h.end()
 }
 
+// leave takes over what a failed attempt could not close, because the program still has
+// memory regions on it. It is tried again whenever an endpoint closes, and at the end. What
+// is left even then the garbage collector finds.
+func (h *hub) leave(what closers) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = append(h.left, what...)
+}
+
+func (h *hub) retry() {
+	h.mu.Lock()
+	left := h.left
+	h.left = nil
+	h.mu.Unlock()
+	if len(left) > 0 && left.run() != nil {
+		h.leave(left)
+	}
+}
+
 // end stops the goroutine and closes the event channel. Requests that come in meanwhile
-// find no listener and are closed by the goroutine. It may be called again if it fails.
+// find no listener and are closed by the goroutine.
 func (h *hub) end() error {
 	h.stop()
 	<-h.done
-	return h.ch.Close()
+	return h.ch.end()
 }

@@ -91,22 +91,19 @@ type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }
 
-func (c *closers) run() error {
-	var (
-		failed closers
-		errs   []error
-	)
+func (c *closers) run() (first error) {
+	var failed closers
 	for _, f := range slices.Backward(*c) {
 		if err := f(); err != nil {
-			failed, errs = append(failed, f), append(errs, err)
+			failed = append(failed, f)
+			if first == nil {
+				first = err // the others follow from it
+			}
 		}
 	}
 	slices.Reverse(failed)
 	*c = failed
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return errors.Join(errs...)
+	return first
 }
 
 // joined is errors.Join that keeps a lone error as it is.

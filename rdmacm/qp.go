@@ -84,14 +84,10 @@ func (id *ID) qpAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error
 }
 
 // modify moves the queue pair as the connection manager says, after change had its say.
-// Where the kernel itself moves it (iWARP, to RTS) there is nothing to do.
 func (id *ID) modify(to uverbs.QPState, change func(*uverbs.QPAttr)) error {
 	attr, mask, err := id.qpAttr(to)
 	if err != nil {
 		return err
-	}
-	if mask&uverbs.QPAttrState == 0 {
-		return nil
 	}
 	if change != nil {
 		change(&attr)
@@ -105,6 +101,9 @@ func (id *ID) modify(to uverbs.QPState, change func(*uverbs.QPAttr)) error {
 func (id *ID) ready(d *depths) error {
 	if err := id.modify(uverbs.StateInit, nil); err != nil {
 		return err
+	}
+	if id.iwarp() {
+		return nil // the kernel does the rest itself, by the queue pair's number
 	}
 	err := id.modify(uverbs.StateRTR, func(a *uverbs.QPAttr) {
 		if d != nil {
@@ -128,12 +127,20 @@ func (id *ID) qpError() error {
 		return nil
 	}
 	to := uverbs.StateError
-	if id.qp.PD().Context().Device().Protocol() == protocolIWARP && id.qp.State() == uverbs.StateRTS {
-		to = uverbs.StateSQD // the way to close an iWARP connection in order
+	if id.iwarp() {
+		// Here the kernel moved the queue pair. The orderly end of an iWARP connection
+		// goes through SQD.
+		if now, err := id.qp.Query(uverbs.QPAttrState); err == nil && now.State == uverbs.StateRTS {
+			to = uverbs.StateSQD
+		}
 	}
 	err := id.qp.Modify(&uverbs.QPAttr{State: to}, uverbs.QPAttrState)
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+func (id *ID) iwarp() bool {
+	return id.qp.PD().Context().Device().Protocol() == protocolIWARP
 }

@@ -79,7 +79,7 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 	}
 	c.private = r.event.PrivateData
 	if err := c.accept(ctx, &opts.ConnParam); err != nil {
-		return nil, joined(wrap(opAccept, addr, err), c.Close())
+		return nil, c.giveUp(wrap(opAccept, addr, err))
 	}
 	return c, nil
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
@@ -126,8 +125,6 @@ func (s *script) Stat(path string) (uint64, error) {
 }
 
 func (s *script) Adopt(int32) (uapi.File, error) { return nil, syscall.EINVAL }
-
-func (s *script) Ioctl(uint32, unsafe.Pointer) error { return syscall.ENOTTY }
 
 func (s *script) Read(context.Context, []byte) (int, error) { return 0, syscall.EINVAL }
 

@@ -1,6 +1,9 @@
 package rdmacm
 
-import "unsafe"
+import (
+	"syscall"
+	"unsafe"
+)
 
 // memory is what a u64 of a request points at; the requester has pinned it.
 func memory(addr uint64, n int) []byte {
@@ -13,3 +16,6 @@ func as[T any](body []byte) T {
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v)), body)
 	return v
 }
+
+// Ioctl is what rdma_cm does not have.
+func (s *script) Ioctl(uint32, unsafe.Pointer) error { return syscall.ENOTTY }

@@ -73,7 +73,7 @@ type cmCall struct {
 // command is ucma_write of core/ucma.c.
 func (f *cmFile) command(p []byte) error {
 	hdr := load[abi.RdmaUcmCmdHdr](p)
-	if len(p) < 8 || hdr.Cmd > abi.RDMA_USER_CM_CMD_WRITE_CM_EVENT || int(hdr.In)+8 > len(p) {
+	if len(p) < 8 || hdr.Cmd > abi.RDMA_USER_CM_CMD_JOIN_MCAST || int(hdr.In)+8 > len(p) {
 		return unix.EINVAL
 	}
 	if err := f.k.check(Call{Kind: CallCM, Cmd: hdr.Cmd}); err != nil {

@@ -202,8 +202,8 @@ func (c *cmID) bindForResolve(src netip.AddrPort, scope uint32, dst netip.AddrPo
 func (k *Kernel) route(c *cmID, timeout time.Duration) error {
 	dst := c.dst.Addr()
 	if dst.IsUnspecified() { // this host
-		if d := k.anyDevice(dst.Is4()); d != nil {
-			dst = d.source(dst.Is4())
+		if d := k.anyDevice(dst); d != nil {
+			dst = d.source(dst)
 			c.dst = netip.AddrPortFrom(dst, c.dst.Port())
 		}
 	}
@@ -227,14 +227,13 @@ func (k *Kernel) route(c *cmID, timeout time.Duration) error {
 // egress is the device towards an address, and whether a host answers there.
 func (k *Kernel) egress(c *cmID, dst netip.Addr) (out *device, reachable bool) {
 	target := k.deviceAt(dst)
-	if linkLocal(dst) && target != nil && c.scope != 0 && c.scope != target.IfIndex && (c.dev == nil || c.dev.IfIndex != c.scope) {
-		target = nil
-	}
 	reachable = target != nil || k.silent(dst)
-	if c.dev != nil {
+	switch {
+	case c.dev != nil:
 		return c.dev, reachable
-	}
-	if target != nil {
+	case linkLocal(dst):
+		return k.deviceOn(c.scope), reachable
+	case target != nil:
 		return target, true
 	}
 	for _, d := range k.devices {
@@ -245,6 +244,16 @@ func (k *Kernel) egress(c *cmID, dst netip.Addr) (out *device, reachable bool) {
 		}
 	}
 	return nil, false
+}
+
+// deviceOn is the device on an interface.
+func (k *Kernel) deviceOn(ifIndex uint32) *device {
+	for _, d := range k.devices {
+		if !d.dead && d.IfIndex == ifIndex {
+			return d
+		}
+	}
+	return nil
 }
 
 func (k *Kernel) silent(a netip.Addr) bool {
@@ -265,20 +274,24 @@ func samePrefix(a, b netip.Addr) bool {
 	return netip.PrefixFrom(a, bits).Masked().Contains(b)
 }
 
-func (k *Kernel) anyDevice(v4 bool) *device {
+// anyDevice is a device with an address of the same family.
+func (k *Kernel) anyDevice(a netip.Addr) *device {
 	for _, d := range k.devices {
-		if !d.dead && d.source(v4).IsValid() {
+		if !d.dead && d.source(a).IsValid() {
 			return d
 		}
 	}
 	return nil
 }
 
-// source is the device's address of a family that is chosen when none is asked for; not
-// link-local if it can be helped.
-func (d *device) source(v4 bool) (best netip.Addr) {
+// source is the address from which the device speaks to another: a host reaches itself
+// from the very address, others from an address of the same family and reach.
+func (d *device) source(to netip.Addr) (best netip.Addr) {
+	if d.localTo(to) {
+		return to
+	}
 	for _, a := range d.Addrs {
-		if a.Is4() == v4 && (!best.IsValid() || linkLocal(best)) {
+		if a.Is4() == to.Is4() && (!best.IsValid() || linkLocal(best) != linkLocal(to)) {
 			best = a
 		}
 	}
@@ -296,14 +309,8 @@ func (c *cmID) resolved(d *device, status int32) {
 		return
 	}
 	c.dev, c.state = d, cmAddrResolved
-	if a := c.src.Addr(); a.IsUnspecified() {
-		best := d.source(a.Is4())
-		if d.localTo(c.dst.Addr()) {
-			best = c.dst.Addr() // a host reaches itself from the very address
-		} else if linkLocal(c.dst.Addr()) && linkLocal(d.Addrs[0]) {
-			best = d.Addrs[0]
-		}
-		c.src = netip.AddrPortFrom(best, c.src.Port())
+	if c.src.Addr().IsUnspecified() {
+		c.src = netip.AddrPortFrom(d.source(c.dst.Addr()), c.src.Port())
 	}
 	c.push(EventAddrResolved, 0, abi.RdmaUcmConnParam{})
 }

@@ -32,7 +32,7 @@ func (f *cmFile) listen(c cmCall) error {
 	if err := id.checkPort(false); err != nil {
 		return err
 	}
-	id.state, id.slots = cmListen, int(in.Backlog)
+	id.state, id.reuse, id.slots = cmListen, false, int(in.Backlog)
 	if n := int32(in.Backlog); n <= 0 || n > maxBacklog {
 		id.slots = maxBacklog
 	}
@@ -80,7 +80,7 @@ func (f *cmFile) connect(c cmCall) error {
 // request brings a connection request to its listener.
 func (k *Kernel) request(from *cmID, p *abi.RdmaUcmConnParam) {
 	d := k.deviceAt(from.dst.Addr())
-	if d == nil {
+	if d == nil || k.cut {
 		k.after(k.opts.CMTimeout, func() { from.unanswered() })
 		return
 	}
@@ -108,11 +108,13 @@ func (k *Kernel) request(from *cmID, p *abi.RdmaUcmConnParam) {
 		QpNum: p.QpNum, ResponderResources: p.InitiatorDepth, InitiatorDepth: p.ResponderResources,
 		FlowControl: p.FlowControl, RetryCount: from.retry, RnrRetryCount: from.rnrRetry, Srq: p.Srq,
 	}
-	l.push(EventConnectRequest, 0, private(seen, p.PrivateData[:p.PrivateDataLen], connectData))
-	if q := l.file.queue; l.uid != 0 {
-		e := &q[len(q)-1]
-		e.child, e.resp.Id = child, child.id
+	if l.uid == 0 { // nobody would hear of it
+		k.endID(child)
+		return
 	}
+	l.push(EventConnectRequest, 0, private(seen, p.PrivateData[:p.PrivateDataLen], connectData))
+	e := &l.file.queue[len(l.file.queue)-1]
+	e.child, e.resp.Id = child, child.id
 }
 
 // unanswered ends a request that got no answer.
@@ -154,7 +156,10 @@ func (f *cmFile) accept(c cmCall) error {
 // reply tells the active side that it is accepted.
 func (c *cmID) reply(p *abi.RdmaUcmConnParam) {
 	c.link, c.respRes, c.initDepth = linkRepSent, p.ResponderResources, p.InitiatorDepth
-	peer := c.peer
+	peer := c.other()
+	if peer == nil {
+		return
+	}
 	peer.link, peer.remoteQPN, peer.remotePSN = linkRepRcvd, p.QpNum, c.psn
 	peer.respRes, peer.initDepth = p.InitiatorDepth, p.ResponderResources
 	peer.rnrRetry = min(p.RnrRetryCount, 7)
@@ -172,7 +177,9 @@ func (c *cmID) readyToUse() error {
 		return unix.EINVAL
 	}
 	c.link = linkEstablished
-	c.peer.establish()
+	if p := c.other(); p != nil {
+		p.establish()
+	}
 	return nil
 }
 
@@ -212,7 +219,9 @@ func (c *cmID) decline(reason int32, data []byte) bool {
 	switch c.link {
 	case linkReqRcvd, linkRepSent, linkRepRcvd:
 		c.link = linkIdle
-		c.peer.rejected(reason, data)
+		if p := c.other(); p != nil {
+			p.rejected(reason, data)
+		}
 		return true
 	}
 	return false

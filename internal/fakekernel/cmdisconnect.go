@@ -25,21 +25,22 @@ func (f *cmFile) disconnect(c cmCall) error {
 	switch id.link {
 	case linkEstablished:
 		id.link = linkDreqSent
-		id.peer.dreqReceived()
+		if p := id.other(); p != nil {
+			p.dreqReceived()
+		}
 		// A peer that never answers is given up after a while.
 		f.k.after(20*f.k.opts.CMTimeout, func() { id.disconnected(linkDreqSent, -int32(unix.ETIMEDOUT)) })
 	case linkDreqRcvd:
 		id.timeWait()
-		id.peer.drepReceived()
+		if p := id.other(); p != nil {
+			p.drepReceived()
+		}
 	}
 	return nil
 }
 
 // dreqReceived is what the peer of one who disconnects hears.
 func (c *cmID) dreqReceived() {
-	if c.dead {
-		return
-	}
 	switch c.link {
 	case linkEstablished, linkRepSent, linkDreqSent:
 		c.link = linkDreqRcvd
@@ -95,9 +96,14 @@ func (k *Kernel) Unplug(name string) bool {
 func (k *Kernel) unplug(d *device) {
 	d.dead = true
 	for f := range k.files {
-		if v, ok := f.(*verbsFile); ok && v.dev == d && v.async != nil {
+		v, ok := f.(*verbsFile)
+		if !ok || v.dev != d {
+			continue
+		}
+		if v.async != nil {
 			v.async.push(event{async: abi.IbUverbsAsyncEventDesc{EventType: asyncDeviceFatal}})
 		}
+		v.endEvents()
 	}
 	for _, c := range k.cm.ids {
 		if c.dev == d {

@@ -143,10 +143,18 @@ func (k *Kernel) endID(c *cmID) {
 	}
 }
 
+// other is the peer that a message reaches; nil if it reaches none.
+func (c *cmID) other() *cmID {
+	if c.peer == nil || c.peer.dead || c.file.k.cut {
+		return nil
+	}
+	return c.peer
+}
+
 // hangUp tells the peer that this end is going: cm_destroy_id of core/cm.c.
 func (c *cmID) hangUp() {
-	p := c.peer
-	if p == nil || p.dead {
+	p := c.other()
+	if p == nil {
 		return
 	}
 	switch c.link {

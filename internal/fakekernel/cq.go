@@ -24,7 +24,6 @@ type cq struct {
 	channel    *eventFile
 	async      *eventFile
 	armed      uint8
-	overrun    bool
 	users      int // queue pairs
 	resp       abi.IbUverbsDestroyCqResp
 }
@@ -142,12 +141,3 @@ func (c *cq) overflow() {
 		})
 	}
 }
-
-// Types of asynchronous events: enum ib_event_type.
-const (
-	asyncCQError     = 0
-	asyncQPFatal     = 1
-	asyncCommEst     = 4
-	asyncDeviceFatal = 8
-	asyncPortError   = 10
-)

@@ -13,9 +13,13 @@
 // process_vm_writev on the process itself: a wrong address is EFAULT, as it would be in
 // the kernel, and the race detector does not mistake the kernel for a goroutine.
 //
-// Tests make trouble with [Kernel.Fail] (a call fails), [Kernel.CM] (an event comes),
-// [Kernel.Rings] (a queue holds rubbish), [Kernel.Unplug] (a device goes), and [Options].
+// Tests make trouble with [Kernel.Fail] (a call fails), [Kernel.Cut] (nothing arrives),
+// [Kernel.RaiseQP] and [Kernel.RaisePort] (asynchronous events), [Kernel.CM] (events of the
+// connection manager), [Kernel.Rings] (a queue holds rubbish), [Kernel.Unplug] (a device
+// goes) and [Options] (order of completions, slow calls, limits).
 //
 // Not there: UD, UC, SRQ, AH, memory windows, atomics, multicast, iWARP, and the
-// commands of the write interface that this module does not issue.
+// commands of the write interface that this module does not issue. An id of rdma_cm can
+// be moved to another file only by a caller that knows the old file's number, which
+// uapi.File does not tell.
 package fakekernel

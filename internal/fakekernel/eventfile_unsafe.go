@@ -30,6 +30,7 @@ type eventFile struct {
 
 	queue  []event
 	closed bool
+	ended  bool          // its context is gone: once it is empty, reads fail
 	ready  chan struct{} // holds a token while there may be an event
 	gone   chan struct{} // closed by Close
 }
@@ -56,6 +57,16 @@ func (e *eventFile) signal() {
 	select {
 	case e.ready <- struct{}{}:
 	default:
+	}
+}
+
+// endEvents ends the event files of a context.
+func (f *verbsFile) endEvents() {
+	for o := range f.k.files {
+		if e, ok := o.(*eventFile); ok && e.ctx == f {
+			e.ended = true
+			e.signal()
+		}
 	}
 }
 
@@ -94,6 +105,9 @@ func (e *eventFile) tryRead(p []byte) (int, error) {
 	switch {
 	case e.closed:
 		return 0, net.ErrClosed
+	case len(e.queue) == 0 && e.ended:
+		e.signal()
+		return 0, unix.EIO
 	case len(e.queue) == 0:
 		return 0, unix.EAGAIN
 	}
@@ -111,7 +125,7 @@ func (e *eventFile) tryRead(p []byte) (int, error) {
 		*ev.counter++
 	}
 	e.queue = slices.Delete(e.queue, 0, 1)
-	if len(e.queue) > 0 {
+	if len(e.queue) > 0 || e.ended {
 		e.signal() // for another reader
 	}
 	return n, nil

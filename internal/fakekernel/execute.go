@@ -50,7 +50,7 @@ func wcOpcode(op uint32) uint32 {
 
 // verdict is how a request went.
 type verdict struct {
-	again  uint8         // tryRNR or tryAck: not at all yet
+	again  uint8         // not done at all yet, and why
 	rnr    time.Duration // tryRNR: after this time
 	status uint32        // of the send request
 
@@ -81,7 +81,7 @@ func (k *Kernel) execute(q *qp, w *abi.RxeSendWqe, data []byte) verdict {
 	access := uint32(0)
 	if op == abi.IB_UVERBS_WR_RDMA_READ {
 		if q.attr.MaxRdAtomic == 0 {
-			return verdict{again: tryAck} // waits for a credit that never comes
+			return verdict{again: tryNever} // waits for a credit that does not come
 		}
 		access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
@@ -91,6 +91,9 @@ func (k *Kernel) execute(q *qp, w *abi.RxeSendWqe, data []byte) verdict {
 	peer := k.peer(q)
 	if peer == nil || peer.recvPSN != q.sendPSN {
 		return verdict{again: tryAck}
+	}
+	if fragmented(q, peer, w) {
+		return verdict{status: statusRemoteInvalid, peer: peer, broken: true}
 	}
 	v := k.respond(peer, w)
 	if v.again == notTrying {
@@ -105,6 +108,13 @@ func (k *Kernel) execute(q *qp, w *abi.RxeSendWqe, data []byte) verdict {
 func packets(q *qp, n uint32) uint32 {
 	mtu := uint32(128) << q.attr.PathMtu
 	return max((n+mtu-1)/mtu, 1)
+}
+
+// fragmented tells whether the message comes in packets of a size that the peer, who has
+// another path MTU, does not expect.
+func fragmented(q, peer *qp, w *abi.RxeSendWqe) bool {
+	mtu := uint32(128) << min(q.attr.PathMtu, peer.attr.PathMtu)
+	return q.attr.PathMtu != peer.attr.PathMtu && w.Wr.Opcode != abi.IB_UVERBS_WR_RDMA_READ && w.Dma.Length > mtu
 }
 
 // gather lists the local memory of a send request.
@@ -147,12 +157,15 @@ func list(to []span, q *qp, num, limit uint32, data []byte, access uint32) ([]sp
 // peer is the queue pair at the other end, nil if no answer would come.
 func (k *Kernel) peer(q *qp) *qp {
 	d := k.deviceAt(netip.AddrFrom16(q.attr.Dest.Dgid).Unmap())
-	if d == nil {
+	if d == nil || k.cut || q.f.dev.dead {
 		return nil
 	}
 	p := d.qps[q.attr.DestQpNum]
-	if p == nil || p.state < stateRTR || p.state == stateError || p.attr.DestQpNum != q.num {
+	if p == nil || p.state < stateRTR || p.state == stateError || p.attr.DestQpNum != q.num || p.protocol() != q.protocol() {
 		return nil
 	}
 	return p
 }
+
+// protocol is RoCE v1 or v2: they do not understand each other.
+func (q *qp) protocol() uint32 { return q.f.dev.gids[q.attr.Dest.SgidIndex].GidType }

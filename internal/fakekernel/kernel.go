@@ -51,8 +51,12 @@ type Options struct {
 	// Memlock bounds the bytes registered at once; zero is no limit.
 	Memlock uint64
 
-	// Log, if not nil, sees every call before it is carried out.
+	// Log, if not nil, sees every call before it is carried out, without a lock and from
+	// the goroutine of the call: as long as it does not return, the kernel is slow.
 	Log func(Call)
+
+	// Spoil, if not nil, may change a new queue before the user maps it.
+	Spoil func(queue []byte)
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -81,6 +85,7 @@ type Kernel struct {
 	maps    int // mappings that users hold
 	pinned  uint64
 	closed  bool
+	cut     bool
 
 	wake chan struct{}
 	stop chan struct{}
@@ -92,6 +97,9 @@ func New(opts Options) *Kernel {
 	opts.MaxRetry = orDefault(opts.MaxRetry, 10*time.Millisecond)
 	opts.CMTimeout = orDefault(opts.CMTimeout, 50*time.Millisecond)
 	opts.TimeWait = orDefault(opts.TimeWait, 5*time.Millisecond)
+	if err := copyIn(make([]byte, 1), uint64(addrOf([]byte{1}))); err != nil {
+		panic("fakekernel: process_vm_readv on the own process is refused: is there a seccomp filter?")
+	}
 	k := &Kernel{
 		opts:  opts,
 		files: make(map[file]struct{}),
@@ -141,6 +149,14 @@ func (k *Kernel) Close() {
 	}
 	close(k.stop)
 	<-k.done
+}
+
+// Cut cuts all connections, or mends them: between queue pairs and between the ids of
+// rdma_cm nothing arrives, as if the cable was out.
+func (k *Kernel) Cut(cut bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cut = cut
 }
 
 // Counts is how many objects of each kind the kernel holds.

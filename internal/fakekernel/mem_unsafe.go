@@ -81,5 +81,5 @@ func move(dst, src []span, n int) error {
 	return nil
 }
 
-// addrOf returns the address of off-heap memory.
+// addrOf returns the address of memory that stays where it is as long as the address is used.
 func addrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -83,11 +83,12 @@ func (f *verbsFile) modifyQP(in []byte) error {
 	if c.AttrMask&^standardBits != 0 {
 		return unix.EOPNOTSUPP
 	}
-	from, to := q.state, q.state
+	from := q.state
 	if c.AttrMask&maskCurState != 0 {
 		from = c.CurQpState
 	}
-	if to = from; c.AttrMask&maskState != 0 {
+	to := from
+	if c.AttrMask&maskState != 0 {
 		to = c.QpState
 	}
 	if to > stateError || !legal(from, to, c.AttrMask) || !f.valid(&c) {
@@ -162,8 +163,15 @@ func (k *Kernel) enter(q *qp, to uint8) {
 	}
 }
 
-// reset forgets what is in the queues. The user does the same with its side.
+// reset drops what is in the queues.
 func (q *qp) reset() {
+	for !q.sq.empty(q.sq.own) {
+		q.sq.consume()
+	}
+	for !q.rq.empty(q.rq.own) {
+		q.rq.consume()
+	}
+	q.next = q.sq.own
 	q.attr = abi.IbUverbsModifyQp{}
 	q.stopTrying()
 	q.sendPSN, q.recvPSN = 0, 0

@@ -29,6 +29,7 @@ const (
 	notTrying = iota
 	tryRNR    // the receiver is not ready
 	tryAck    // no answer
+	tryNever  // until the end of the queue pair
 )
 
 // postSend is the doorbell. The work requests are in the queue.
@@ -76,6 +77,8 @@ func (k *Kernel) step(q *qp) bool {
 	w := *view[abi.RxeSendWqe](slot) // the user may still write in the slot: look once
 	v := k.execute(q, &w, slot[sendHead:])
 	switch v.again {
+	case tryNever:
+		return false
 	case tryRNR:
 		return q.pause(tryRNR, q.attr.RnrRetry, v.rnr, statusRNRRetryExceeded, &w)
 	case tryAck:
@@ -113,7 +116,7 @@ func (k *Kernel) ackTimeout(q *qp) time.Duration {
 func (q *qp) pause(kind, tries uint8, d time.Duration, status uint32, w *abi.RxeSendWqe) bool {
 	if q.trying != kind {
 		q.trying, q.tries = kind, tries
-	} else if q.tries > 0 && !(kind == tryRNR && tries == 7) {
+	} else if q.tries > 0 {
 		q.tries--
 	}
 	endless := kind == tryRNR && tries == 7 || kind == tryAck && q.attr.Timeout == 0

@@ -45,7 +45,6 @@ type qp struct {
 
 	sq, rq *queue
 	next   uint32 // the send request to carry out; sq.own is the one to complete
-	reads  int    // read requests that wait for nothing but an acknowledgement
 
 	sendPSN, recvPSN uint32
 	waitUntil        time.Time // the requester pauses

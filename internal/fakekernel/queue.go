@@ -46,6 +46,9 @@ func (f *verbsFile) newQueue(n uint32, slot int) (*queue, error) {
 	q.producer, q.consumer = view[uint32](q.mem[offProducer:]), view[uint32](q.mem[offConsumer:])
 	*view[uint32](q.mem) = q.shift
 	*view[uint32](q.mem[4:]) = q.mask
+	if f.k.opts.Spoil != nil {
+		f.k.opts.Spoil(q.mem)
+	}
 	q.offset = f.dev.mapOff
 	f.dev.mapOff += size
 	f.pending[q.offset] = q

@@ -30,7 +30,6 @@ type verbsFile struct {
 	mapped  map[uintptr]*queue // by the user's address
 
 	req     request // one call at a time holds the lock, so one is enough
-	cmdIn   [256]byte
 	cmdResp [512]byte
 }
 
@@ -168,6 +167,7 @@ func (f *verbsFile) Close() error {
 			}
 		}
 	}
+	f.endEvents()
 	delete(f.k.files, f)
 	return nil
 }

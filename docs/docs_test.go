@@ -1,0 +1,155 @@
+// Package docs checks that the pages do not drift from the code.
+package docs
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pages are all pages for people, by their path from here.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	for _, pattern := range []string{"*.md", "../*.md", "../hack/*.md", "../hack/*/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			pages[name] = read(t, name)
+		}
+	}
+	if len(pages) < 8 {
+		t.Fatalf("only %d pages found", len(pages))
+	}
+	return pages
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestProgram: the program of the README is one that compiles, and is run by the tests.
+func TestProgram(t *testing.T) {
+	readme := read(t, "../README.md")
+	_, code, ok := strings.Cut(readme, "```go\n")
+	code, _, end := strings.Cut(code, "```")
+	if !ok || !end {
+		t.Fatal("README.md has no Go code")
+	}
+	if diff := cmp.Diff(read(t, "hello/main.go"), code); diff != "" {
+		t.Errorf("README.md differs from docs/hello/main.go (-want +got):\n%s", diff)
+	}
+	if n := strings.Count(readme, "\n"); n > 160 {
+		t.Errorf("README.md has %d lines, at most 160 is the rule", n)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+func TestLinks(t *testing.T) {
+	for name, text := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s: link to %s: %v", name, m[1], err)
+			}
+		}
+	}
+}
+
+var makeTarget = regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
+
+func TestMakeTargets(t *testing.T) {
+	makefile := read(t, "../Makefile")
+	for name, text := range pages(t) {
+		// In code only: prose makes things, too.
+		for _, code := range inCode.FindAllString(text, -1) {
+			for _, m := range makeTarget.FindAllStringSubmatch(code, -1) {
+				if !strings.Contains(makefile, "\n"+m[1]+":") {
+					t.Errorf("%s: the Makefile has no target %q", name, m[1])
+				}
+			}
+		}
+	}
+}
+
+var (
+	inCode  = regexp.MustCompile("`[^`]+`|(?m)^    .*$")
+	mention = regexp.MustCompile(`\b(rdmacm|uverbs)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
+)
+
+// TestNames: what the pages name is there.
+func TestNames(t *testing.T) {
+	known := map[string]bool{}
+	for _, pkg := range []string{"rdmacm", "uverbs"} {
+		exported(t, pkg, known)
+	}
+	if !known["rdmacm.Listener.Accept"] || !known["uverbs.ErrBusy"] {
+		t.Fatal("the packages were not read right")
+	}
+	for name, text := range pages(t) {
+		for _, code := range inCode.FindAllString(text, -1) {
+			for _, m := range mention.FindAllString(code, -1) {
+				if !known[m] {
+					t.Errorf("%s: there is no %s", name, m)
+				}
+			}
+		}
+	}
+}
+
+// exported adds the names of a package: constants, variables, functions, types, and the
+// methods of types.
+func exported(t *testing.T, pkg string, known map[string]bool) {
+	t.Helper()
+	names, err := filepath.Glob("../" + pkg + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset, files := token.NewFileSet(), []*ast.File{}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	p, err := doc.NewFromFiles(fset, files, pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := append(p.Consts, p.Vars...)
+	for _, typ := range p.Types {
+		known[pkg+"."+typ.Name] = true
+		values = append(append(values, typ.Consts...), typ.Vars...)
+		for _, f := range typ.Methods {
+			known[pkg+"."+typ.Name+"."+f.Name] = true
+		}
+		p.Funcs = append(p.Funcs, typ.Funcs...)
+	}
+	for _, f := range p.Funcs {
+		known[pkg+"."+f.Name] = true
+	}
+	for _, v := range values {
+		for _, n := range v.Names {
+			known[pkg+"."+n] = true
+		}
+	}
+}

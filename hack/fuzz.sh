@@ -1,0 +1,12 @@
+#!/bin/sh
+# Runs every fuzz target of the module, one after the other, for FUZZTIME (10s) each.
+set -eu
+cd "$(dirname "$0")/.."
+export CGO_ENABLED=0
+for pkg in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); do
+	tests=$(go test -list '^Fuzz' "$pkg")
+	for target in $(echo "$tests" | grep '^Fuzz'); do
+		echo "fuzz: $target in $pkg"
+		go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-10s}" "$pkg"
+	done
+done

@@ -1,0 +1,47 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// mergeCover joins the profiles of all test binaries, and what the commands they
+// started left, in one file.
+func mergeCover(ctx context.Context, host, out, mode string) error {
+	profiles, _ := filepath.Glob(filepath.Join(host, "cover", "*"))
+	data := filepath.Join(host, "covdata")
+	if left, _ := filepath.Glob(filepath.Join(data, "covmeta.*")); left != nil {
+		text := filepath.Join(host, "commands.cover")
+		if err := goTool(ctx, host, nil, "tool", "covdata", "textfmt", "-i="+data, "-o="+text); err != nil {
+			return err
+		}
+		profiles = append(profiles, text)
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "mode: %s\n", mode)
+	for _, p := range profiles {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		// The tools that read profiles add up what is there more than once.
+		_, blocks, ok := strings.Cut(string(b), "\n")
+		if !ok || !strings.HasPrefix(string(b), "mode: "+mode) {
+			return errors.New("merge coverage: " + filepath.Base(p) + " is not a profile of mode " + mode)
+		}
+		if _, err := f.WriteString(blocks); err != nil {
+			return err
+		}
+	}
+	return f.Close()
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+// Init is the guest's first process.
+package main
+
+func main() {}
