@@ -20,7 +20,8 @@ type CompChannel struct {
 	file uapi.File
 	fd   int32
 
-	turn chan struct{} // held by the goroutine that reads
+	turn   chan struct{} // held by the goroutine that reads
+	merged merged        // under the turn
 
 	mu     sync.Mutex
 	base   context.Context // ends with the next interrupt
@@ -64,6 +65,7 @@ func (ch *CompChannel) String() string { return "completion channel" }
 func (ch *CompChannel) Close() error {
 	return ch.object.close(ch, func() error {
 		ch.cancel()
+		ch.merged.release() // no queue is left, so nobody has the turn
 		return ch.file.Close()
 	})
 }
@@ -71,14 +73,7 @@ func (ch *CompChannel) Close() error {
 // read waits for one event and hands it to its completion queue. It ends with ctx, and
 // with interrupted. The caller has the turn.
 func (ch *CompChannel) read(ctx, interrupted context.Context) error {
-	if ctx.Done() == nil {
-		ctx = interrupted // the common case needs no context of its own
-	} else {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(interrupted, cancel)()
-	}
+	ctx = ch.either(ctx, interrupted)
 	var e abi.IbUverbsCompEventDesc
 	n, err := ch.file.Read(ctx, uapi.Bytes(&e))
 	switch {
@@ -91,6 +86,39 @@ func (ch *CompChannel) read(ctx, interrupted context.Context) error {
 		q.signal()
 	}
 	return nil
+}
+
+// either returns a context that ends with ctx and with interrupted. It is kept for the next
+// time, because most loops wait with one context. The caller has the turn.
+func (ch *CompChannel) either(ctx, interrupted context.Context) context.Context {
+	m := &ch.merged
+	switch {
+	case ctx.Done() == nil:
+		return interrupted
+	case m.parent == ctx.Done() && m.interrupted == interrupted.Done() && m.ctx.Err() == nil:
+		return m.ctx
+	}
+	m.release()
+	m.parent, m.interrupted = ctx.Done(), interrupted.Done()
+	var cancel context.CancelFunc
+	m.ctx, cancel = context.WithCancel(ctx)
+	stop := context.AfterFunc(interrupted, cancel)
+	m.undo = func() { stop(); cancel() }
+	return m.ctx
+}
+
+// merged is a context that ends with either of two others.
+type merged struct {
+	parent, interrupted <-chan struct{}
+	ctx                 context.Context
+	undo                func()
+}
+
+func (m *merged) release() {
+	if m.undo != nil {
+		m.undo()
+		*m = merged{}
+	}
 }
 
 // interruption is a context that ends with the next interrupt.

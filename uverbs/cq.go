@@ -191,12 +191,12 @@ func (q *CQ) destroy() error {
 	cmd := q.ctx.k.command(uapi.CQDestroy).
 		Destroy(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, q.handle).
 		Out(abi.UVERBS_ATTR_DESTROY_CQ_RESP, uapi.Bytes(&resp))
+	q.mu.Lock() // before the call: nobody arms a queue that is no more
+	defer q.mu.Unlock()
 	if err := gone(cmd.Do(q.ctx.k.file)); err != nil {
 		return err
 	}
 	q.ctx.objects.drop(q.id)
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.bell != nil {
 		q.bell.Close()
 	}

@@ -164,7 +164,7 @@ var (
 // postError names the queue pair and the request. A full queue is everyday back-pressure
 // and stays the bare sentinel, so that it costs nothing.
 func (q *QP) postError(op string, n int, err error) error {
-	if err == ErrQueueFull {
+	if errors.Is(err, ErrQueueFull) {
 		return err
 	}
 	return &Error{Op: op, Object: fmt.Sprintf("%s queue pair %d, request %d", q.device, q.num, n), Err: err}

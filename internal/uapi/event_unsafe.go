@@ -23,9 +23,11 @@ type eventFile struct {
 
 	// One goroutine at a time waits, because the descriptor has one deadline, and the
 	// deadline is how a context cuts a wait short.
-	turn   chan struct{}
-	closed chan struct{}
-	once   sync.Once
+	turn    chan struct{}
+	watched <-chan struct{} // of the context that cuts waits short, under the turn
+	release func()          // ends that
+	closed  chan struct{}
+	once    sync.Once
 }
 
 var _ File = (*eventFile)(nil)
@@ -84,21 +86,43 @@ func (e *eventFile) wait(ctx context.Context, block func() error) error {
 	if ctx.Done() == nil {
 		return e.plain(block())
 	}
+	e.watch(ctx)
+	err := block()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		e.unwatch()
+		return ctx.Err()
+	}
+	return e.plain(err)
+}
+
+// watch makes the end of ctx cut waits short. It stays so between waits: who waits again
+// with the same context, as most loops do, pays once. The caller has the turn.
+func (e *eventFile) watch(ctx context.Context) {
+	if e.watched == ctx.Done() {
+		return
+	}
+	e.unwatch()
 	cut := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		e.f.SetReadDeadline(time.Unix(1, 0))
 		close(cut)
 	})
-	err := block()
-	if !stop() {
-		// The deadline is set or about to be: take it away before the next waiter.
-		<-cut
-		e.f.SetReadDeadline(time.Time{})
+	e.watched = ctx.Done()
+	e.release = func() {
+		if !stop() {
+			// The deadline is set or about to be: take it away before the next wait.
+			<-cut
+			e.f.SetReadDeadline(time.Time{})
+		}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return ctx.Err()
+}
+
+// unwatch undoes watch. The caller has the turn.
+func (e *eventFile) unwatch() {
+	if e.release != nil {
+		e.release()
+		e.watched, e.release = nil, nil
 	}
-	return e.plain(err)
 }
 
 // plain strips what os wraps around an errno, and gives closed files their usual error:
@@ -129,7 +153,10 @@ func (e *eventFile) Close() error {
 	var err error
 	e.once.Do(func() {
 		close(e.closed)
-		err = e.f.Close()
+		err = e.f.Close() // wakes the one that waits
+		e.turn <- struct{}{}
+		e.unwatch()
+		<-e.turn
 	})
 	return err
 }

@@ -41,7 +41,7 @@ func newRing(region *mmio.Region, slotSize int) (*ring, error) {
 	switch {
 	case r.shift >= 24 || 1<<r.shift < slotSize:
 		return nil, fmt.Errorf("%w: slots of 2^%d bytes, want at least %d", provider.ErrCorrupt, r.shift, slotSize)
-	case !mmio.IsMask(r.mask):
+	case r.mask != 0 && !mmio.IsMask(r.mask): // 0 is a queue that was asked for no entry
 		return nil, fmt.Errorf("%w: index mask %#x", provider.ErrCorrupt, r.mask)
 	case uint64(r.mask)+1 > uint64(len(mem)-offSlots)>>r.shift:
 		return nil, fmt.Errorf("%w: %d slots do not fit %d bytes", provider.ErrCorrupt, uint64(r.mask)+1, len(mem))

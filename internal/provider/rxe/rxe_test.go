@@ -127,6 +127,14 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
+// TestNoEntries: a queue that was made for no request at all takes none.
+func TestNoEntries(t *testing.T) {
+	q := &QP{sq: openRing(t, queue(9, 0), 208)}
+	if err := q.Send(&provider.SendWR{}, 0); !errors.Is(err, provider.ErrFull) {
+		t.Errorf("got %v, want a full queue", err)
+	}
+}
+
 func putCQE(mem []byte, i int, id uint64, status, qpn, flags uint32) {
 	e := mem[offSlots+i*64:]
 	binary.NativeEndian.PutUint64(e, id)
