@@ -40,12 +40,11 @@ const window = 8
 // prepare registers memory and posts a receive into each slot.
 func (s *station) prepare(c *rdmacm.Conn) (err error) {
 	s.conn = c
-	if s.mr, err = c.PD().AllocMR(2*window*s.size, uverbs.AccessLocalWrite); err != nil {
+	if s.mr, err = c.AllocMR(2*window*s.size, uverbs.AccessLocalWrite); err != nil {
 		return err
 	}
 	for i := range window {
 		if err := s.post(i); err != nil {
-			s.mr.Close()
 			return err
 		}
 	}
@@ -82,7 +81,7 @@ func one(ctx context.Context, cq *uverbs.CQ) (uverbs.WC, error) {
 	return wcs[0], wcs[0].Err()
 }
 
-func (s *station) close() error { return errors.Join(s.mr.Close(), s.conn.Close()) }
+func (s *station) close() error { return s.conn.Close() }
 
 // echo serves one connection until it ends.
 func echo(ctx context.Context, s *station) {
