@@ -29,6 +29,7 @@ func kernelObjects(t testing.TB) string {
 // connection manager keeps ids for a moment after their end.
 func sameObjects(t testing.TB) {
 	t.Helper()
+	testutil.Device(t)
 	before := kernelObjects(t)
 	t.Cleanup(func() {
 		after := ""
