@@ -26,7 +26,7 @@ help: ## show this
 ping: ## ping over RDMA, here or in a VM: COUNT=5 ADDR=10.0.0.7 ARGS='-s 4k' KERNEL=6.1
 	@hack/ping.sh
 
-test: lint unit cross ## everything that must pass
+test: unit lint cross ## everything that must pass
 	hack/generate-check.sh -offline
 	@hack/need-cc.sh
 	hack/abi-check.sh

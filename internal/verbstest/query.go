@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbstest
 
 import (
@@ -5,8 +7,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/internal/testutil"
 	"github.com/pureverbs/rdma/uverbs"
@@ -55,9 +55,9 @@ func (u *Suite) rw28ReadOnlyMemory(t *testing.T) {
 	testutil.Fill(want, 28)
 	_, err = file.Write(want)
 	testutil.Must(t, err)
-	mem, err := unix.Mmap(int(file.Fd()), 0, len(want), unix.PROT_READ, unix.MAP_PRIVATE)
+	mem, err := syscall.Mmap(int(file.Fd()), 0, len(want), syscall.PROT_READ, syscall.MAP_PRIVATE)
 	testutil.Must(t, err)
-	defer unix.Munmap(mem)
+	defer syscall.Munmap(mem)
 	mr, err := a.pd.RegMR(mem, 0)
 	testutil.Must(t, err)
 	defer mr.Close()

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package verbstest is the test suite of the verbs: what every device must do, whoever plays
 // it. It runs on the fake kernel in the tests of package uverbs, and on real kernels in
 // tests/.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime/pprof"
 	"time"
 
 	"github.com/pureverbs/rdma/uverbs"
@@ -35,8 +36,20 @@ func main() {
 	flag.IntVar(&o.iters, "n", 1000, "messages")
 	flag.IntVar(&o.depth, "r", 500, "receives to keep posted")
 	flag.BoolVar(&o.events, "e", false, "sleep on completion events")
+	profile := flag.String("cpuprofile", "", "file for a profile of where the time goes")
 	flag.Parse()
 	o.server = flag.Arg(0)
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "pingpong:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if err := run(context.Background(), o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "pingpong:", err)
 		os.Exit(1)
