@@ -5,6 +5,7 @@ KERNEL    ?= 6.1
 DEVICE    ?= rxe
 RUN       ?=
 PKG       ?= ./tests/... ./internal/discover ./docs/...
+TIMEOUT   ?= 15m
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 COUNT     ?=
@@ -43,7 +44,11 @@ sim: ## tests on the simulated mlx5 device (not there yet)
 	@echo 'make sim: the simulated mlx5 device does not exist yet; CHANGELOG.md says what does' >&2; exit 1
 
 lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1 DEVICE=rxe RUN=regexp PKG=./tests
-	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
+	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -timeout $(TIMEOUT) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
+ifneq ($(if $(RUN),$(findstring RW20,$(RUN)),all),)
+	$(LAB) run -kernel $(KERNEL) -no-device -run RW20NoDevice -bin ./cmd/rdma-ping ./tests
+	$(LAB) run -kernel $(KERNEL) -no-module -run RW20NoModule -bin ./cmd/rdma-ping ./tests
+endif
 
 lab-shell: $(LAB) ## a shell in such a VM: KERNEL=6.1 DEVICE=rxe
 	$(LAB) shell -kernel $(KERNEL) -device $(DEVICE)

@@ -26,6 +26,7 @@ func (u *Suite) Run(t *testing.T) {
 		{"RW18NoPieces", u.rw18NoPieces},
 		{"RW23InlinePieces", u.rw23InlinePieces},
 		{"RW25NoWakeupLost", u.rw25NoWakeupLost},
+		{"RW25EachTakesOne", u.rw25EachTakesOne},
 		{"RW27CloseWakesWaiters", u.rw27CloseWakesWaiters},
 		{"WaitDeadline", u.waitDeadline},
 		{"CloseOrder", u.closeOrder},

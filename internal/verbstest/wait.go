@@ -76,6 +76,41 @@ func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
 	a.ok(t, uint64(burst-1), uverbs.WCSend)
 }
 
+// rw25EachTakesOne: waiters that take one completion each and never come back. The few
+// events that a burst causes must wake them all.
+func (u *Suite) rw25EachTakesOne(t *testing.T) {
+	testutil.NoLeaks(t)
+	a, b := u.newPair(t, 4096)
+	const waiters = 16
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	recvs, sends := make([]uverbs.RecvWR, waiters), make([]uverbs.SendWR, waiters)
+	for i := range waiters {
+		sends[i].Opcode = uverbs.OpSend
+	}
+	sends[waiters-1].Flags = uverbs.SendSignaled
+	for range 5 {
+		_, err := b.qp.PostRecv(recvs)
+		testutil.Must(t, err)
+		errs := make(chan error, waiters)
+		for range waiters {
+			go func() {
+				_, err := b.cq.Wait(ctx, make([]uverbs.WC, 1))
+				errs <- err
+			}()
+		}
+		time.Sleep(20 * time.Millisecond) // let them park; the outcome does not depend on it
+		_, err = a.qp.PostSend(sends)
+		testutil.Must(t, err)
+		for i := range waiters {
+			if err := <-errs; err != nil {
+				t.Fatalf("waiter %d: %v", i, err)
+			}
+		}
+		a.ok(t, 0, uverbs.WCSend)
+	}
+}
+
 // rw27CloseWakesWaiters: whoever waits for a queue is woken by its Close, at once.
 func (u *Suite) rw27CloseWakesWaiters(t *testing.T) {
 	testutil.NoLeaks(t)
