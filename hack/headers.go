@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	debian "github.com/pureverbs/rdma/hack/lab/apt"
 )
 
 const (
@@ -90,7 +92,7 @@ type apt struct {
 }
 
 func newApt(cache, suite string) (*apt, error) {
-	line, err := sourceLine("/", suite)
+	archive, err := debian.Debian("/")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errGone, err)
 	}
@@ -101,7 +103,7 @@ func newApt(cache, suite string) (*apt, error) {
 		}
 	}
 	list := filepath.Join(dir, "sources.list")
-	if err := os.WriteFile(list, []byte(line), 0o644); err != nil {
+	if err := os.WriteFile(list, []byte(archive.Line(suite)), 0o644); err != nil {
 		return nil, err
 	}
 	a := &apt{suite, []string{
