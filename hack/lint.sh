@@ -10,9 +10,9 @@ go_version=$(go env GOVERSION)
 tool=${XDG_CACHE_HOME:-$HOME/.cache}/pureverbs/bin/golangci-lint-$version-$go_version
 if [ ! -x "$tool" ]; then
 	echo "lint: building golangci-lint $version, once" >&2
-	mkdir -p "${tool%/*}"
-	new=$(mktemp -d "$tool.XXXXXX")
+	new=$tool.$$
 	trap 'rm -rf "$new"' EXIT
+	mkdir -p "$new"
 	(cd "$new" && GOBIN=$new go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version")
 	mv "$new/golangci-lint" "$tool"
 fi
