@@ -58,9 +58,12 @@ func (c *EventChannel) hint(e *Error, addr netip.AddrPort) string {
 	case syscall.ENODEV:
 		return c.deviceHint()
 	case syscall.EADDRNOTAVAIL:
+		if addr.Addr().IsUnspecified() && addr.Port() != 0 {
+			return portTaken // the kernel's word for it where either address is a wildcard
+		}
 		return "no interface in this network namespace has that address"
 	case syscall.EADDRINUSE:
-		return "another id listens on that port; on iWARP a TCP server counts as well"
+		return portTaken
 	case syscall.ENXIO:
 		return "the device was removed"
 	case syscall.ETIMEDOUT:
@@ -92,6 +95,8 @@ func (c *EventChannel) deviceHint() string {
 	}
 	return "the address does not belong to an RDMA interface, or that interface is down; there is " + strings.Join(served, "; ")
 }
+
+const portTaken = "another id listens on that port; on iWARP a TCP server counts as well"
 
 const noDevice = "this system has no RDMA device; one in software, as root: rdma link add rxe0 type rxe netdev eth0"
 

@@ -63,6 +63,8 @@ func TestCommandErrors(t *testing.T) {
 			"bind 10.9.0.1:7174: no such device (the address does not belong to an RDMA interface"},
 		{abi.RDMA_USER_CM_CMD_BIND, syscall.EADDRNOTAVAIL, func(id *ID) error { return id.Bind(addr) },
 			"no interface in this network namespace has that address"},
+		{abi.RDMA_USER_CM_CMD_BIND, syscall.EADDRNOTAVAIL, func(id *ID) error { return id.Bind(netip.MustParseAddrPort("[::]:7174")) },
+			"another id listens on that port"},
 		{abi.RDMA_USER_CM_CMD_BIND, syscall.EADDRINUSE, func(id *ID) error { return id.Bind(addr) }, "another id listens on that port"},
 		{abi.RDMA_USER_CM_CMD_BIND, syscall.EACCES, func(id *ID) error { return id.Bind(netip.MustParseAddrPort("10.9.0.1:80")) },
 			"CAP_NET_BIND_SERVICE"},

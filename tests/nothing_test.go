@@ -75,6 +75,14 @@ func TestRW20NotAnRDMAAddress(t *testing.T) {
 	says(t, []string{"-c", "1", "-W", "2s", "198.51.100.1"}, "198.51.100.1")
 }
 
+// TestBusyPort: a second server on the port is told that the port is taken.
+func TestBusyPort(t *testing.T) {
+	sameObjects(t)
+	server := start(t, "listening", "rdma-ping", "serve")
+	says(t, []string{"serve"}, "7174", "another id listens on that port")
+	server.interrupt(t)
+}
+
 // TestRW47MissingNodes: what has a node works, what has none is named.
 func TestRW47MissingNodes(t *testing.T) {
 	testutil.Device(t)
