@@ -95,7 +95,7 @@ for n in rdma_cm uverbs0 uverbs2; do cp -a /dev/infiniband/$n /tmp/nodes/; done
 mount -o bind /tmp/nodes /dev/infiniband
 rdma-ping devices
 rdma-ping serve -q & sleep 1
-for addr in 10.9.0.1 10.5.0.2; do
+for addr in 10.9.0.1 10.5.0.2 10.5.0.1; do
 	rdma-ping -c 2 -i 20ms $addr 2>&1 || true
 done
 kill $!`
@@ -106,5 +106,9 @@ kill $!`
 	text := string(out)
 	if strings.Count(text, "2 sent, 2 received, 0 lost") != 1 || !strings.Contains(text, "/dev/infiniband/uverbs1") {
 		t.Errorf("want one target answered and uverbs1 named in:\n%s", text)
+	}
+	// The way to 10.5.0.1 begins at a device that can be used and ends at one that cannot.
+	if !strings.Contains(text, "it cannot open the RDMA device of that address") {
+		t.Errorf("want the server's refusal explained in:\n%s", text)
 	}
 }

@@ -23,6 +23,7 @@ type CQ struct {
 	id     uint64
 	handle uint32
 	size   int
+	spins  int // polls before parking
 
 	mu   sync.Mutex // protects what follows
 	rxe  *rxe.CQ    // nil once closed
@@ -57,7 +58,7 @@ func (c *Context) CreateCQ(cqe int, ch *CompChannel) (*CQ, error) {
 	defer c.end()
 	q := &CQ{
 		object: object{kind: "completion queue", device: c.device},
-		ctx:    c, ch: ch, events: make(chan struct{}, 1), done: make(chan struct{}),
+		ctx:    c, ch: ch, spins: spins(), events: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	q.id = c.objects.put(q)
 	if err := q.create(uint32(cqe)); err != nil {

@@ -150,7 +150,7 @@ func (q *QP) Cap() QPCap { return q.cap }
 // PD returns the protection domain of the queue pair.
 func (q *QP) PD() *PD { return q.pd }
 
-// SendCQ and RecvCQ return the completion queues of the queue pair.
+// SendCQ returns the completion queue of sends.
 func (q *QP) SendCQ() *CQ { return q.send }
 
 // RecvCQ returns the completion queue of receives.

@@ -6,9 +6,17 @@ import (
 	"runtime"
 )
 
-// spins is how often Wait polls before it arms and parks, where another CPU can bring the
-// completion meanwhile.
-const spins = 64
+// manySpins is how often Wait polls before it arms and parks, where another CPU can bring
+// the completion meanwhile.
+const manySpins = 64
+
+// spins is asked once a queue: the runtime takes its scheduler's lock for the answer.
+func spins() int {
+	if runtime.GOMAXPROCS(0) == 1 {
+		return 0
+	}
+	return manySpins
+}
 
 // Wait takes up to len(wcs) completions, like Poll, and waits until there is at least one.
 // It polls, spins briefly, arms, polls again and only then parks, on the netpoller: a
@@ -53,10 +61,7 @@ func (q *CQ) wait(ctx context.Context, wcs []WC) (int, error) {
 
 func (q *CQ) spin(wcs []WC) (n int, err error) {
 	n, err = q.Poll(wcs)
-	if runtime.GOMAXPROCS(0) == 1 {
-		return n, err
-	}
-	for i := 0; i < spins && n == 0 && err == nil; i++ {
+	for i := 0; i < q.spins && n == 0 && err == nil; i++ {
 		n, err = q.Poll(wcs)
 	}
 	return n, err

@@ -74,6 +74,8 @@ func (h *hello) refusal() string {
 		return "it serves as many clients as it may; try later, or start it with a larger --max-clients"
 	case reasonMemory:
 		return "it cannot register memory of that size; ask for less with -s, or raise its limit on locked memory (ulimit -l)"
+	case reasonDevice:
+		return "it cannot open the RDMA device of that address; its own output says why, and so does 'rdma-ping devices' there"
 	}
 	return fmt.Sprintf("reason %d", h.reason)
 }

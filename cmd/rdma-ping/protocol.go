@@ -55,6 +55,7 @@ const (
 	reasonTooLarge rejectReason = 3 // messages larger than the server's limit
 	reasonBusy     rejectReason = 4 // as many clients as the server takes
 	reasonMemory   rejectReason = 5 // the server cannot register the memory
+	reasonDevice   rejectReason = 6 // the server cannot open the device that the request came in on
 )
 
 type hello struct {

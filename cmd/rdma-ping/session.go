@@ -70,7 +70,7 @@ func (s *session) greet() error {
 func (s *session) admit() error {
 	ctx, err := s.req.Context()
 	if err != nil {
-		return err
+		return &errRefused{reasonDevice, oneLine(err.Error())}
 	}
 	pd, err := ctx.AllocPD()
 	if err == nil {

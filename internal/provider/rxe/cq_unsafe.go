@@ -89,11 +89,6 @@ func decode(wc *provider.WC, e *abi.IbUverbsWc) {
 // Release gives the slots of all completions that Next returned back to the kernel.
 func (q *CQ) Release() { q.ring.release() }
 
-// Empty tells whether there is no completion.
-func (q *CQ) Empty() bool {
-	return mmio.LoadAcquire32(q.ring.producer)&q.ring.mask == q.ring.own
-}
-
 // Forget marks the completions of a queue pair that is gone: they are never returned, so
 // that a new queue pair of the same number cannot be credited with them.
 func (q *CQ) Forget(qpNum uint32) {
