@@ -150,6 +150,8 @@ func dial(t testing.TB, ctx context.Context, address string, size int) *station 
 	s := &station{size: size}
 	_, err := rdmacm.Dial(ctx, address, &rdmacm.Options{Prepare: s.prepare})
 	testutil.Must(t, err)
+	// Also after a failure: the server waits for the end of its connections.
+	t.Cleanup(func() { s.close() })
 	return s
 }
 

@@ -189,7 +189,7 @@ func TestServerKilled(t *testing.T) {
 func TestClientKilled(t *testing.T) {
 	sameObjects(t)
 	testutil.NoLeaks(t)
-	ctx := limit(t, time.Minute)
+	ctx := limit(t, 20*time.Second)
 	l, err := rdmacm.Listen(ctx, labIPv4+":7177", nil)
 	testutil.Must(t, err)
 	defer l.Close()
