@@ -17,6 +17,7 @@ type WC struct {
 	SLID      uint16
 	SL        uint8
 	PathBits  uint8
+	InvKey    uint32
 }
 
 // WCStatus says how a work request ended: enum ibv_wc_status.
@@ -88,22 +89,26 @@ const (
 	WCSend           WCOpcode = 0
 	WCRDMAWrite      WCOpcode = 1
 	WCRDMARead       WCOpcode = 2
+	WCCompareSwap    WCOpcode = 3
+	WCFetchAdd       WCOpcode = 4
+	WCBindMW         WCOpcode = 5
+	WCLocalInv       WCOpcode = 6
+	WCFlush          WCOpcode = 8
+	WCAtomicWrite    WCOpcode = 9
 	WCRecv           WCOpcode = 128
 	WCRecvRDMAWriteI WCOpcode = 129
 )
 
+var wcOpcodeNames = map[WCOpcode]string{
+	WCSend: "SEND", WCRDMAWrite: "RDMA WRITE", WCRDMARead: "RDMA READ", WCCompareSwap: "COMPARE AND SWAP",
+	WCFetchAdd: "FETCH AND ADD", WCBindMW: "BIND memory window", WCLocalInv: "LOCAL INVALIDATE",
+	WCFlush: "FLUSH", WCAtomicWrite: "ATOMIC WRITE",
+	WCRecv: "RECV", WCRecvRDMAWriteI: "RECV of RDMA WRITE with immediate",
+}
+
 func (o WCOpcode) String() string {
-	switch o {
-	case WCSend:
-		return "SEND"
-	case WCRDMAWrite:
-		return "RDMA WRITE"
-	case WCRDMARead:
-		return "RDMA READ"
-	case WCRecv:
-		return "RECV"
-	case WCRecvRDMAWriteI:
-		return "RECV of RDMA WRITE with immediate"
+	if s, ok := wcOpcodeNames[o]; ok {
+		return s
 	}
 	return "opcode " + utoa(uint32(o))
 }

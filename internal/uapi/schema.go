@@ -154,13 +154,81 @@ var (
 		destroyed(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, abi.UVERBS_OBJECT_QP),
 		out(abi.UVERBS_ATTR_DESTROY_QP_RESP, 4),
 	}, false}
+	SRQCreate = &Method{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE, "create shared receive queue", []Attr{
+		create(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, abi.UVERBS_OBJECT_SRQ),
+		use(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, abi.UVERBS_OBJECT_PD),
+		number(abi.UVERBS_ATTR_CREATE_SRQ_TYPE),
+		in(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 8),
+		in(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, 4),
+		in(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 4),
+		in(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, 4),
+		fd(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, abi.UVERBS_OBJECT_ASYNC_EVENT),
+		out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, 4),
+		out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, 4),
+		optional(out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, 4)),
+	}, true}
+	SRQDestroy = &Method{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY, "destroy shared receive queue", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, abi.UVERBS_OBJECT_SRQ),
+		out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, 4),
+	}, false}
+	AHDestroy = &Method{abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY, "destroy address handle", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, abi.UVERBS_OBJECT_AH),
+	}, false}
+	MWDestroy = &Method{abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY, "free memory window", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, abi.UVERBS_OBJECT_MW),
+	}, false}
+	XRCDDestroy = &Method{abi.UVERBS_OBJECT_XRCD, abi.UVERBS_METHOD_XRCD_DESTROY, "close XRC domain", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_XRCD_HANDLE, abi.UVERBS_OBJECT_XRCD),
+	}, false}
+	WQCreate = &Method{abi.UVERBS_OBJECT_WQ, abi.UVERBS_METHOD_WQ_CREATE, "create work queue", []Attr{
+		create(abi.UVERBS_ATTR_CREATE_WQ_HANDLE, abi.UVERBS_OBJECT_WQ),
+		use(abi.UVERBS_ATTR_CREATE_WQ_PD_HANDLE, abi.UVERBS_OBJECT_PD),
+		number(abi.UVERBS_ATTR_CREATE_WQ_TYPE),
+		in(abi.UVERBS_ATTR_CREATE_WQ_USER_HANDLE, 8),
+		in(abi.UVERBS_ATTR_CREATE_WQ_MAX_WR, 4),
+		in(abi.UVERBS_ATTR_CREATE_WQ_MAX_SGE, 4),
+		{ID: abi.UVERBS_ATTR_CREATE_WQ_FLAGS, Class: FlagsIn, Must: true},
+		optional(use(abi.UVERBS_ATTR_CREATE_WQ_CQ_HANDLE, abi.UVERBS_OBJECT_CQ)),
+		out(abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_WR, 4),
+		out(abi.UVERBS_ATTR_CREATE_WQ_RESP_MAX_SGE, 4),
+		optional(out(abi.UVERBS_ATTR_CREATE_WQ_RESP_WQ_NUM, 4)),
+	}, true}
+	FlowDestroy = &Method{abi.UVERBS_OBJECT_FLOW, abi.UVERBS_METHOD_FLOW_DESTROY, "destroy flow", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_FLOW_HANDLE, abi.UVERBS_OBJECT_FLOW),
+	}, false}
+	WQDestroy = &Method{abi.UVERBS_OBJECT_WQ, abi.UVERBS_METHOD_WQ_DESTROY, "destroy work queue", []Attr{
+		destroyed(abi.UVERBS_ATTR_DESTROY_WQ_HANDLE, abi.UVERBS_OBJECT_WQ),
+		out(abi.UVERBS_ATTR_DESTROY_WQ_RESP, 4),
+	}, false}
+	RegDMABufMR = &Method{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR, "register dma-buf memory region", []Attr{
+		create(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, abi.UVERBS_OBJECT_MR),
+		use(abi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, abi.UVERBS_OBJECT_PD),
+		in(abi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8),
+		in(abi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8),
+		in(abi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8),
+		in(abi.UVERBS_ATTR_REG_DMABUF_MR_FD, 4),
+		flags(abi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS),
+		out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4),
+		out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4),
+	}, false}
+	AdviseMR = &Method{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR, "advise on memory region", []Attr{
+		use(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, abi.UVERBS_OBJECT_PD),
+		number(abi.UVERBS_ATTR_ADVISE_MR_ADVICE),
+		{ID: abi.UVERBS_ATTR_ADVISE_MR_FLAGS, Class: FlagsIn, Must: true},
+		tail(in(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)),
+	}, false}
+	QueryPortSpeed = &Method{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED, "query port speed", []Attr{
+		number(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),
+		out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, 8),
+	}, false}
 	AsyncEventAlloc = &Method{abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC, "allocate event channel", []Attr{
 		{ID: abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, Class: NewFD, Object: abi.UVERBS_OBJECT_ASYNC_EVENT, Must: true},
 	}, false}
 
 	schema = []*Method{
 		InvokeWrite, GetContext, QueryPort, QueryGIDTable, QueryGIDEntry, PDDestroy, MRDestroy,
-		CQCreate, CQDestroy, QPCreate, QPDestroy, AsyncEventAlloc,
+		CQCreate, CQDestroy, QPCreate, QPDestroy, SRQCreate, SRQDestroy, AHDestroy, MWDestroy, XRCDDestroy,
+		WQCreate, WQDestroy, FlowDestroy, RegDMABufMR, AdviseMR, QueryPortSpeed, AsyncEventAlloc,
 	}
 )
 
@@ -184,8 +252,21 @@ var (
 	QueryQP           = &WriteCmd{abi.IB_USER_VERBS_CMD_QUERY_QP, "query queue pair", 16, 128}
 	PostSend          = &WriteCmd{abi.IB_USER_VERBS_CMD_POST_SEND, "post send", 24, 4}
 
+	CreateAH    = &WriteCmd{abi.IB_USER_VERBS_CMD_CREATE_AH, "create address handle", 56, 4}
+	ReregMR     = &WriteCmd{abi.IB_USER_VERBS_CMD_REREG_MR, "re-register memory region", 48, 8}
+	AllocMW     = &WriteCmd{abi.IB_USER_VERBS_CMD_ALLOC_MW, "allocate memory window", 16, 8}
+	ResizeCQ    = &WriteCmd{abi.IB_USER_VERBS_CMD_RESIZE_CQ, "resize completion queue", 16, 8}
+	AttachMcast = &WriteCmd{abi.IB_USER_VERBS_CMD_ATTACH_MCAST, "attach to multicast group", 24, 0}
+	DetachMcast = &WriteCmd{abi.IB_USER_VERBS_CMD_DETACH_MCAST, "detach from multicast group", 24, 0}
+	ModifySRQ   = &WriteCmd{abi.IB_USER_VERBS_CMD_MODIFY_SRQ, "modify shared receive queue", 16, 0}
+	QuerySRQ    = &WriteCmd{abi.IB_USER_VERBS_CMD_QUERY_SRQ, "query shared receive queue", 16, 16}
+	OpenXRCD    = &WriteCmd{abi.IB_USER_VERBS_CMD_OPEN_XRCD, "open XRC domain", 16, 4}
+	CreateFlow  = &WriteCmd{ExCmd | abi.IB_USER_VERBS_EX_CMD_CREATE_FLOW, "create flow", 24, 8}
+	ModifyCQ    = &WriteCmd{ExCmd | abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ, "modify completion queue", 16, 0}
+
 	writeCmds = []*WriteCmd{
 		QueryDevice, QueryDeviceEx, AllocPD, RegMR, CreateCompChannel, ReqNotifyCQ, ModifyQP, QueryQP, PostSend,
+		CreateAH, ReregMR, AllocMW, ResizeCQ, AttachMcast, DetachMcast, ModifySRQ, QuerySRQ, OpenXRCD, CreateFlow, ModifyCQ,
 	}
 )
 
