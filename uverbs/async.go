@@ -54,9 +54,10 @@ func (t AsyncEventType) String() string {
 // nothing has to be acknowledged, and closing the object it names never waits for it.
 type AsyncEvent struct {
 	Type AsyncEventType
-	QP   *QP // for events of a queue pair; nil if it is closed by now
-	CQ   *CQ // for events of a completion queue; nil if it is closed by now
-	Port int // for events of a port
+	QP   *QP  // for events of a queue pair; nil if it is closed by now
+	CQ   *CQ  // for events of a completion queue; nil if it is closed by now
+	SRQ  *SRQ // for events of a shared receive queue; nil if it is closed by now
+	Port int  // for events of a port
 }
 
 // NextAsyncEvent waits for the next asynchronous event. It returns when there is one, when
@@ -82,6 +83,8 @@ func (c *Context) NextAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 		ev.QP = o
 	case *CQ:
 		ev.CQ = o
+	case *SRQ:
+		ev.SRQ = o
 	}
 	return ev, nil
 }

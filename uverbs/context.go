@@ -3,6 +3,7 @@ package uverbs
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/uapi"
@@ -15,6 +16,7 @@ import (
 type Context struct {
 	object
 	dev     *Device
+	prov    *providerInfo
 	k       *kernel
 	async   uapi.File
 	vectors uint32
@@ -23,8 +25,13 @@ type Context struct {
 	// numbers serialises the birth and death of queue pairs, so that a completion queue
 	// can drop what a dead queue pair left before its number is given to a new one.
 	numbers sync.Mutex
+	byNum   map[uint32]*QP // under numbers
 	objects table
-	cleanup runtime.Cleanup
+
+	capsOnce sync.Once
+	caps     uint64 // device capability flags, once asked for
+	capsErr  error
+	cleanup  runtime.Cleanup
 }
 
 // kernel is what must be undone when a Context is forgotten. It does not point back at the
@@ -34,6 +41,8 @@ type kernel struct {
 	opener uapi.Opener
 	driver uint32
 	arena  uapi.Arena
+
+	lastKey atomic.Uint32 // see planMR
 
 	mu   sync.Mutex
 	pins map[*runtime.Pinner]struct{}
@@ -48,14 +57,18 @@ func (d *Device) Open() (*Context, error) {
 	if err := d.Usable(); err != nil {
 		return nil, err
 	}
+	prov, err := d.provider()
+	if err != nil {
+		return nil, err
+	}
 	file, err := d.sys.Opener.Open(d.info.Node)
 	if err != nil {
 		return nil, wrap("open", d.Name(), err)
 	}
 	c := &Context{
 		object: object{kind: "context", device: d.Name()},
-		dev:    d,
-		k:      &kernel{file: file, opener: d.sys.Opener, driver: d.info.Driver},
+		dev:    d, prov: prov,
+		k: &kernel{file: file, opener: d.sys.Opener, driver: d.info.Driver},
 	}
 	if err := c.start(); err != nil {
 		file.Close()
@@ -70,7 +83,8 @@ func (d *Device) Open() (*Context, error) {
 func (c *Context) start() error {
 	cmd := uapi.NewCommand(uapi.GetContext, c.k.driver).
 		Out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, uapi.Bytes(&c.vectors)).
-		Out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uapi.Bytes(&c.support))
+		Out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uapi.Bytes(&c.support)).
+		Driver(nil, make([]byte, c.prov.contextOut))
 	if err := cmd.Do(c.k.file); err != nil {
 		return err
 	}

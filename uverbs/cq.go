@@ -1,35 +1,46 @@
 package uverbs
 
 import (
-	"net"
-	"sync"
 	"sync/atomic"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
-	"github.com/pureverbs/rdma/internal/provider/rxe"
 	"github.com/pureverbs/rdma/internal/uapi"
 )
 
+// CQInitAttr says how a completion queue is to be made.
+type CQInitAttr struct {
+	CQE     int          // completions it must hold
+	Channel *CompChannel // nil for a queue that is only polled
+	Vector  int          // completion vector, which says what CPU is interrupted: below [Context.CompVectors]
+
+	// SingleGoroutine is the program's promise that one goroutine at a time uses the
+	// queue and all queue pairs that report into it, also to close them. The queue then
+	// takes no lock.
+	SingleGoroutine bool
+}
+
 // CQ is a completion queue. Any number of queue pairs may report into one. It is safe for
-// concurrent use; each completion goes to one caller.
+// concurrent use, unless made with SingleGoroutine; each completion goes to one caller.
 //
 // It must have room for all work requests that can be outstanding on its queue pairs: on
-// rxe a completion that finds no room is dropped.
+// rxe and siw a completion that finds no room is dropped.
 type CQ struct {
 	object
 	ctx    *Context
 	ch     *CompChannel
 	id     uint64
 	handle uint32
-	size   int
 	spins  int // polls before parking
 
-	mu   sync.Mutex // protects what follows
-	rxe  *rxe.CQ    // nil once closed
-	bell *uapi.Doorbell
-	arms uint32 // the last arm that no event has answered yet, 0 for none
+	mu     lock // protects what follows
+	ring   cqRing
+	size   int
+	bell   *uapi.Doorbell // arms, where arming is a call
+	own    []provider.WC  // completions that the library made, see flush.go
+	cursor Cursor
 
+	arms    atomic.Uint32 // the last arm that no event has answered yet, 0 for none
 	events  chan struct{} // an event came in that nobody has looked after yet
 	done    chan struct{} // closed by Close
 	waiters atomic.Int32
@@ -45,12 +56,20 @@ const (
 //
 // Errors: EINVAL if cqe is more than the device's limit. Source: ibv_create_cq(3).
 func (c *Context) CreateCQ(cqe int, ch *CompChannel) (*CQ, error) {
+	return c.CreateCQAttr(&CQInitAttr{CQE: cqe, Channel: ch})
+}
+
+// CreateCQAttr makes a completion queue. Errors: as CreateCQ. Source: ibv_create_cq_ex(3).
+func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 	const op = "create completion queue"
+	ch := attr.Channel
 	switch {
-	case cqe <= 0 || cqe > 1<<30:
-		return nil, invalid(op, c.device, "%d completions", cqe)
+	case attr.CQE <= 0 || attr.CQE > 1<<30:
+		return nil, invalid(op, c.device, "%d completions", attr.CQE)
 	case ch != nil && ch.ctx != c:
 		return nil, invalid(op, c.device, "the completion channel belongs to another context")
+	case attr.Vector < 0 || attr.Vector >= c.CompVectors():
+		return nil, invalid(op, c.device, "completion vector %d, the device has %d", attr.Vector, c.CompVectors())
 	}
 	if err := c.begin(op); err != nil {
 		return nil, err
@@ -60,8 +79,9 @@ func (c *Context) CreateCQ(cqe int, ch *CompChannel) (*CQ, error) {
 		object: object{kind: "completion queue", device: c.device},
 		ctx:    c, ch: ch, spins: spins(), events: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	q.mu.off = attr.SingleGoroutine
 	q.id = c.objects.put(q)
-	if err := q.create(uint32(cqe)); err != nil {
+	if err := q.create(attr); err != nil {
 		c.objects.drop(q.id)
 		return nil, wrap(op, c.device, err)
 	}
@@ -76,19 +96,22 @@ func (c *Context) CreateCQ(cqe int, ch *CompChannel) (*CQ, error) {
 	return q, nil
 }
 
-func (q *CQ) create(cqe uint32) error {
+// CompVectors is how many completion vectors the device has.
+func (c *Context) CompVectors() int { return int(c.vectors) }
+
+func (q *CQ) create(a *CQInitAttr) error {
 	var (
-		plan rxe.CQPlan
 		got  uint32
 		k    = q.ctx.k
+		plan = k.planCQ()
 	)
 	cmd := k.command(uapi.CQCreate).
 		New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).
-		In32(abi.UVERBS_ATTR_CREATE_CQ_CQE, cqe).
+		In32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(a.CQE)).
 		In64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id).
-		In32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0).
+		In32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(a.Vector)).
 		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, uapi.Bytes(&got)).
-		Driver(nil, plan.Out())
+		Driver(nil, plan.out)
 	if q.ch != nil {
 		cmd.UseFD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.ch.fd)
 	}
@@ -97,7 +120,7 @@ func (q *CQ) create(cqe uint32) error {
 	}
 	q.handle, q.size = cmd.Result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), int(got)
 	var err error
-	if q.rxe, err = plan.Attach(k.mapper); err == nil {
+	if q.ring, err = plan.attach(); err == nil && q.ring.armsByCall() {
 		body := abi.IbUverbsReqNotifyCq{CqHandle: q.handle}
 		q.bell, err = uapi.NewDoorbell(k.file, &k.arena, k.driver, uapi.ReqNotifyCQ, uapi.Bytes(&body))
 	}
@@ -108,7 +131,11 @@ func (q *CQ) create(cqe uint32) error {
 }
 
 // Cap is the number of completions that the queue holds, at least what was asked for.
-func (q *CQ) Cap() int { return q.size }
+func (q *CQ) Cap() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size
+}
 
 func (q *CQ) String() string { return "completion queue" }
 
@@ -118,30 +145,38 @@ func (q *CQ) String() string { return "completion queue" }
 // Errors: net.ErrClosed; ErrCorrupt. Source: ibv_poll_cq(3).
 func (q *CQ) Poll(wcs []WC) (int, error) {
 	q.mu.Lock()
-	n, err := q.poll(wcs)
+	n, failed, err := q.poll(wcs)
 	q.mu.Unlock()
+	if failed {
+		q.ctx.buryAll(wcs[:n])
+	}
 	if err != nil {
 		return n, wrap("poll completion queue", q.device, err)
 	}
 	return n, nil
 }
 
-// poll is Poll under the lock.
-func (q *CQ) poll(wcs []WC) (n int, err error) {
-	if q.rxe == nil {
-		return 0, net.ErrClosed
+// poll is Poll under the lock. failed says that some completion is not a success.
+func (q *CQ) poll(wcs []WC) (n int, failed bool, err error) {
+	if !q.ring.open() {
+		return 0, false, errClosed
 	}
 	for n < len(wcs) {
 		var ok bool
-		if ok, err = q.rxe.Next((*provider.WC)(&wcs[n])); !ok {
+		if ok, err = q.ring.next((*provider.WC)(&wcs[n])); !ok {
 			break
 		}
+		failed = failed || wcs[n].Status != WCSuccess
 		n++
 	}
 	if n > 0 {
-		q.rxe.Release()
+		q.ring.release()
 	}
-	return n, err
+	for n < len(wcs) && len(q.own) > 0 && err == nil {
+		wcs[n] = WC(q.takeOwn())
+		n++
+	}
+	return n, failed, err
 }
 
 // Arm asks for an event on the completion channel at the next completion, or, with
@@ -156,19 +191,23 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 }
 
 func (q *CQ) arm(solicitedOnly bool) error {
-	if q.rxe == nil {
-		return net.ErrClosed
+	if !q.ring.open() {
+		return errClosed
 	}
-	only, arms := uint32(0), uint32(armedAny)
+	arms := uint32(armedAny)
 	if solicitedOnly {
-		only, arms = 1, armedSolicited
+		arms = armedSolicited
 	}
-	copy(q.bell.Body()[4:], uapi.Bytes(&only))
-	if err := q.bell.Ring(); err != nil {
-		return err
+	q.arms.Store(arms) // before the deed: the event that answers it may come at once
+	if q.bell == nil {
+		q.ring.arm(solicitedOnly)
+		return nil
 	}
-	q.arms = arms
-	return nil
+	err := q.ring.armByCall(q.bell, solicitedOnly)
+	if err != nil {
+		q.arms.Store(0)
+	}
+	return err
 }
 
 // Close destroys the queue and wakes those who wait for it with net.ErrClosed. It fails
@@ -201,19 +240,14 @@ func (q *CQ) destroy() error {
 	if q.bell != nil {
 		q.bell.Close()
 	}
-	var err error
-	if q.rxe != nil {
-		err = q.rxe.Close()
-		q.rxe = nil
-	}
-	return err
+	q.own = nil
+	return q.ring.close()
 }
 
 // forget drops the completions that a dead queue pair left behind.
 func (q *CQ) forget(qpNum uint32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.rxe != nil {
-		q.rxe.Forget(qpNum)
-	}
+	q.ring.forget(qpNum)
+	q.forgetOwn(qpNum)
 }

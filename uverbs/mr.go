@@ -18,11 +18,15 @@ type AccessFlags uint32
 
 // The access flags (ibv_reg_mr(3)).
 const (
-	AccessLocalWrite      AccessFlags = abi.IB_UVERBS_ACCESS_LOCAL_WRITE   // receive into it, RDMA READ into it
-	AccessRemoteWrite     AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_WRITE  // peers write; needs AccessLocalWrite
-	AccessRemoteRead      AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_READ   // peers read
-	AccessRemoteAtomic    AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC // peers do atomics; needs AccessLocalWrite
-	AccessMWBind          AccessFlags = abi.IB_UVERBS_ACCESS_MW_BIND       // memory windows may be bound to it
+	AccessLocalWrite      AccessFlags = abi.IB_UVERBS_ACCESS_LOCAL_WRITE      // receive into it, RDMA READ into it
+	AccessRemoteWrite     AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_WRITE     // peers write; needs AccessLocalWrite
+	AccessRemoteRead      AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_READ      // peers read
+	AccessRemoteAtomic    AccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC    // peers do atomics; needs AccessLocalWrite
+	AccessMWBind          AccessFlags = abi.IB_UVERBS_ACCESS_MW_BIND          // memory windows may be bound to it
+	AccessZeroBased       AccessFlags = abi.IB_UVERBS_ACCESS_ZERO_BASED       // windows only: peers count from 0
+	AccessOnDemand        AccessFlags = abi.IB_UVERBS_ACCESS_ON_DEMAND        // pages are brought in when used, not pinned
+	AccessFlushGlobal     AccessFlags = abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL     // peers FLUSH for visibility
+	AccessFlushPersistent AccessFlags = abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT // peers FLUSH for persistence
 	AccessRelaxedOrdering AccessFlags = abi.IB_UVERBS_ACCESS_RELAXED_ORDERING
 )
 
@@ -91,7 +95,7 @@ func (p *PD) RegMR(b []byte, access AccessFlags) (*MR, error) {
 
 func (p *PD) register(mr *MR, access AccessFlags) error {
 	const op = "register memory region"
-	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+	if access.remoteWithoutLocal() {
 		return invalid(op, p.device, "remote write and atomic access need local write access")
 	}
 	if p.ctx.support&coreOptionalAccess == 0 {
@@ -106,7 +110,8 @@ func (p *PD) register(mr *MR, access AccessFlags) error {
 		Start: mr.addr, HcaVa: mr.addr, Length: uint64(len(mr.mem)), PdHandle: p.handle, AccessFlags: uint32(access),
 	}
 	var resp abi.IbUverbsRegMrResp
-	if err := p.ctx.k.invoke(uapi.RegMR, uapi.Bytes(&in), uapi.Bytes(&resp)); err != nil {
+	drvIn, drvOut := p.ctx.k.planMR()
+	if err := uapi.Invoke(p.ctx.k.file, p.ctx.k.driver, uapi.RegMR, uapi.Bytes(&in), uapi.Bytes(&resp), drvIn, drvOut); err != nil {
 		return &Error{Op: op, Object: p.device, Err: cause(err), Hint: regHint(err, len(mr.mem), access)}
 	}
 	mr.object = object{kind: "memory region", device: p.device}

@@ -17,18 +17,20 @@ const maxMessage = 1 << 31
 // first one that is refused are not looked at, and none is half posted.
 //
 // A request's slot stays taken until a completion of it or of a later one was polled, so
-// among unsignaled requests every so often one must be signaled.
+// among unsignaled requests every so often one must be signaled. What is posted in
+// StateError completes with WCFlushError.
 //
-// Errors: ErrQueueFull when the queue has no room for more; ErrInvalid; net.ErrClosed;
-// EINVAL while the queue pair is not in state RTS or beyond. Source: ibv_post_send(3).
+// Errors: ErrQueueFull when the queue has no room for more; ErrInvalid; ErrNotSupported for
+// an operation that [QP.Supports] denies; net.ErrClosed; EINVAL while the queue pair is not
+// in state RTS or beyond. Source: ibv_post_send(3).
 func (q *QP) PostSend(wrs []SendWR) (int, error) {
 	q.sqMu.Lock()
 	defer q.sqMu.Unlock()
 	n, err := q.putSends(wrs)
 	if n > 0 {
-		q.rxe.PublishSend()
-		if rung := q.bell.Ring(); rung != nil {
-			return n, q.postError("post send", n, q.explainRing(rung))
+		var rung error
+		if n, rung = q.ring(n); rung != nil {
+			err = rung
 		}
 	}
 	if err != nil {
@@ -37,17 +39,15 @@ func (q *QP) PostSend(wrs []SendWR) (int, error) {
 	return n, nil
 }
 
+// putSends encodes requests, up to the first that is refused.
 func (q *QP) putSends(wrs []SendWR) (int, error) {
-	if q.rxe == nil {
-		return 0, net.ErrClosed
-	}
-	if q.State() < StateRTS { // the kernel would refuse the doorbell, not the request
-		return 0, errNotRTS
+	if err := q.canSend(); err != nil {
+		return 0, err
 	}
 	for i := range wrs {
-		total, err := q.checkSend(&wrs[i])
+		total, err := q.checkSend(&wrs[i], 0)
 		if err == nil {
-			err = q.rxe.Send((*provider.SendWR)(&wrs[i]), total)
+			err = q.rings.send((*provider.SendWR)(&wrs[i]), total)
 		}
 		if err != nil {
 			return i, err
@@ -56,28 +56,51 @@ func (q *QP) putSends(wrs []SendWR) (int, error) {
 	return len(wrs), nil
 }
 
+// canSend tells whether the queue takes send requests at all.
+func (q *QP) canSend() error {
+	switch {
+	case !q.rings.open():
+		return errClosed
+	case q.State() < StateRTS && !q.iWARP(): // the kernel would refuse the doorbell, not the request
+		return errNotRTS
+	}
+	return nil
+}
+
 // checkSend looks at all of a request before the first byte of it is written, and returns
-// the message's length.
-func (q *QP) checkSend(wr *SendWR) (uint32, error) {
-	if wr.Opcode > OpRDMARead {
-		return 0, errOpcode
+// the message's length. inPlace is how many bytes of inline data are in the queue already.
+func (q *QP) checkSend(wr *SendWR, inPlace uint32) (uint32, error) {
+	if !q.Supports(wr.Opcode) {
+		return 0, q.notSupported(wr.Opcode)
 	}
 	if wr.Flags&^(SendFence|SendSignaled|SendSolicited|SendInline) != 0 {
 		return 0, errFlags
 	}
+	total, err := q.checkData(wr, inPlace)
+	if err == nil && (wr.Opcode > OpRDMARead || q.typ == QPTypeUD) {
+		err = q.checkSpecial(wr, total)
+	}
+	if wr.Opcode == OpRDMARead && q.ctx.prov.readSGE > 0 && len(wr.SGL) > int(q.ctx.prov.readSGE) {
+		err = errReadPieces
+	}
+	return total, err
+}
+
+// checkData adds the pieces up.
+func (q *QP) checkData(wr *SendWR, inPlace uint32) (uint32, error) {
 	if wr.Flags&SendInline == 0 {
 		if wr.Inline != nil {
 			return 0, errInlineFlag
 		}
 		return sumSGL(wr.SGL, q.cap.MaxSendSGE)
 	}
-	if wr.Opcode == OpRDMARead {
-		return 0, errInlineRead
+	if !wr.Opcode.In(q.ctx.prov.inlineOps) {
+		return 0, errInlineNoData
 	}
 	if len(wr.SGL) > 0 {
 		return 0, errInlineSGL
 	}
-	total := uint64(0)
+	total := uint64(inPlace)
 	for _, piece := range wr.Inline {
 		total += uint64(len(piece))
 	}
@@ -85,6 +108,41 @@ func (q *QP) checkSend(wr *SendWR) (uint32, error) {
 		return 0, errInlineLength
 	}
 	return uint32(total), nil
+}
+
+// checkSpecial looks at what only some operations have.
+func (q *QP) checkSpecial(wr *SendWR, total uint32) error {
+	switch wr.Opcode {
+	case OpCompareSwap, OpFetchAdd:
+		if total != 8 || len(wr.SGL) != 1 {
+			return errAtomicSize
+		}
+	case OpAtomicWrite:
+		if total != 8 {
+			return errAtomicSize
+		}
+	case OpBindMW:
+		if wr.Bind == nil {
+			return errNoBind
+		}
+		fallthrough
+	case OpLocalInvalidate, OpFlush:
+		if total > 0 {
+			return errNoDataHere
+		}
+	}
+	if q.typ != QPTypeUD {
+		return nil
+	}
+	switch {
+	case wr.Dest.AV == nil:
+		return errNoDest
+	case wr.Dest.AV.PD != q.pd.handle:
+		return errOtherDomain
+	case total > wr.Dest.AV.MTU:
+		return errDatagram
+	}
+	return nil
 }
 
 func sumSGL(sgl []SGE, limit uint32) (uint32, error) {
@@ -106,16 +164,19 @@ func sumSGL(sgl []SGE, limit uint32) (uint32, error) {
 
 // PostRecv hands receive work requests to the device, in order, and returns how many. It
 // does not wait and does not allocate. Receives may be posted from state INIT on, and
-// should be before the peer can send.
+// should be before the peer can send. What is posted in StateError completes with
+// WCFlushError.
 //
-// Errors: as PostSend. After the pair went to StateError the completion of a receive is
-// not sure to come. Source: ibv_post_recv(3).
+// A receive for datagrams needs GRHSize bytes before the message.
+//
+// Errors: as PostSend; ErrInvalid for a queue pair that receives from a shared queue.
+// Source: ibv_post_recv(3).
 func (q *QP) PostRecv(wrs []RecvWR) (int, error) {
 	q.rqMu.Lock()
 	defer q.rqMu.Unlock()
 	n, err := q.putRecvs(wrs)
 	if n > 0 {
-		q.rxe.PublishRecv()
+		q.rings.publishRecv()
 	}
 	if err != nil {
 		return n, q.postError("post receive", n, err)
@@ -125,9 +186,9 @@ func (q *QP) PostRecv(wrs []RecvWR) (int, error) {
 
 func (q *QP) putRecvs(wrs []RecvWR) (int, error) {
 	switch {
-	case q.rxe == nil:
-		return 0, net.ErrClosed
-	case !q.rxe.HasRecv():
+	case !q.rings.open():
+		return 0, errClosed
+	case !q.rings.hasRecv():
 		return 0, errNoRecvQueue
 	case q.State() == StateReset:
 		return 0, errReset
@@ -135,7 +196,7 @@ func (q *QP) putRecvs(wrs []RecvWR) (int, error) {
 	for i := range wrs {
 		total, err := sumSGL(wrs[i].SGL, q.cap.MaxRecvSGE)
 		if err == nil {
-			err = q.rxe.Recv((*provider.RecvWR)(&wrs[i]), total)
+			err = q.putRecv((*provider.RecvWR)(&wrs[i]), total)
 		}
 		if err != nil {
 			return i, err
@@ -144,19 +205,35 @@ func (q *QP) putRecvs(wrs []RecvWR) (int, error) {
 	return len(wrs), nil
 }
 
+func (q *QP) putRecv(wr *provider.RecvWR, total uint32) error {
+	if q.State() == StateError { // the kernel does not look at it any more
+		q.recv.give(q.flushed(wr.ID, provider.WCRecv))
+		return nil
+	}
+	return q.rings.recv(wr, total)
+}
+
 // The mistakes of a work request. They are values so that the hot path does not allocate;
 // postError adds the numbers.
 var (
+	errClosed       = net.ErrClosed
 	errOpcode       = fmt.Errorf("%w: unknown operation", ErrInvalid)
 	errFlags        = fmt.Errorf("%w: unknown flags", ErrInvalid)
 	errInlineFlag   = fmt.Errorf("%w: Inline without the flag SendInline", ErrInvalid)
-	errInlineRead   = fmt.Errorf("%w: an RDMA READ cannot be inline", ErrInvalid)
+	errInlineNoData = fmt.Errorf("%w: the operation takes no inline data on this device", ErrInvalid)
 	errInlineSGL    = fmt.Errorf("%w: inline data belongs into Inline, not into SGL", ErrInvalid)
 	errInlineLength = fmt.Errorf("%w: more inline data than Cap().MaxInline", ErrInvalid)
 	errPieces       = fmt.Errorf("%w: more pieces than the queue pair was made for", ErrInvalid)
+	errReadPieces   = fmt.Errorf("%w: more pieces than an RDMA READ of this device can fill", ErrInvalid)
 	errOutside      = fmt.Errorf("%w: a piece is not within its memory region", ErrInvalid)
 	errLength       = fmt.Errorf("%w: more than 2 GiB in one message", ErrInvalid)
-	errNoRecvQueue  = fmt.Errorf("%w: the queue pair has no receive queue", ErrInvalid)
+	errAtomicSize   = fmt.Errorf("%w: an atomic operation works on one piece of 8 bytes", ErrInvalid)
+	errNoBind       = fmt.Errorf("%w: OpBindMW without Bind", ErrInvalid)
+	errNoDataHere   = fmt.Errorf("%w: the operation takes no data", ErrInvalid)
+	errNoDest       = fmt.Errorf("%w: a datagram needs Dest, see AH.Dest", ErrInvalid)
+	errOtherDomain  = fmt.Errorf("%w: the address handle belongs to another protection domain", ErrInvalid)
+	errDatagram     = fmt.Errorf("%w: a datagram is at most one packet long (the port's MTU)", ErrInvalid)
+	errNoRecvQueue  = fmt.Errorf("%w: the queue pair has no receive queue of its own", ErrInvalid)
 	errReset        = fmt.Errorf("%w: the queue pair is in state RESET: modify it to INIT first", ErrInvalid)
 	errNotRTS       = fmt.Errorf("%w: the queue pair cannot send before state RTS", syscall.EINVAL)
 )
@@ -168,11 +245,4 @@ func (q *QP) postError(op string, n int, err error) error {
 		return err
 	}
 	return &Error{Op: op, Object: fmt.Sprintf("%s queue pair %d, request %d", q.device, q.num, n), Err: err}
-}
-
-func (q *QP) explainRing(err error) error {
-	if errors.Is(err, syscall.EINVAL) {
-		return fmt.Errorf("the kernel refuses the doorbell: the queue pair is not in state RTS: %w", err)
-	}
-	return err
 }

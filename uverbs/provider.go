@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/internal/provider/siw"
 )
 
 // providerInfo names a driver that this package can drive, and the versions of its kernel
@@ -12,11 +14,19 @@ type providerInfo struct {
 	driver         uint32
 	name           string
 	minABI, maxABI uint32
+	ops            uint32 // set of operations that its queue pairs can do
+	inlineOps      uint32 // set of operations that take inline data
+	readSGE        uint32 // most pieces of an RDMA READ, 0 for as many as of a send
+	contextOut     int    // bytes of its answer when a context is made
 }
 
 // providers is the one static table: a new device is one line here and one package.
 var providers = [...]providerInfo{
-	{abi.RDMA_DRIVER_RXE, "rxe", 1, 2},
+	{driver: abi.RDMA_DRIVER_RXE, name: "rxe", minABI: 1, maxABI: 2, ops: provider.AllOps, inlineOps: provider.DataOps},
+	{
+		driver: abi.RDMA_DRIVER_SIW, name: "siw", minABI: 1, maxABI: 1, ops: siw.Ops, inlineOps: siw.InlineOps,
+		readSGE: siw.MaxReadSGE, contextOut: siw.ContextOut,
+	},
 }
 
 func findProvider(driver uint32) *providerInfo {

@@ -33,18 +33,33 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if mask&QPAttrState != 0 {
 		to = attr.State
 	}
-	if err := checkStep(from, to, mask); err != nil {
+	if err := q.checkStep(from, to, mask); err != nil {
 		return &Error{Op: op, Object: object, Err: err}
 	}
 	in := q.modifyRequest(attr, mask)
 	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil {
-		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: q.modifyHint(err, to)}
+		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: modifyHint(err, to)}
+	}
+	if to == StateError {
+		q.enterError()
+		return nil
 	}
 	q.state.Store(uint32(to))
 	return nil
 }
 
-func (q *QP) modifyHint(err error, to QPState) string {
+// checkStep judges the mask. iWARP has states of its own, of which only the kernel knows.
+func (q *QP) checkStep(from, to QPState, mask QPAttrMask) error {
+	switch {
+	case !q.iWARP():
+		return q.typ.checkStep(from, to, mask)
+	case to == StateRTR || to == StateRTS && from < StateRTS:
+		return fmt.Errorf("%w: on iWARP a queue pair is connected by rdma_cm only (package rdmacm)", ErrNotSupported)
+	}
+	return nil
+}
+
+func modifyHint(err error, to QPState) string {
 	switch {
 	case errors.Is(err, syscall.ENODEV) && to == StateRTR:
 		return "no interface of this device in this network namespace"
@@ -72,6 +87,13 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 		return QPAttr{}, wrap(op, q.device, err)
 	}
 	a := qpAttrFromQuery(&resp)
+	if q.iWARP() && a.State == StateReset { // some versions of siw do not tell
+		a.State = q.State()
+		a.CurState = a.State
+	}
+	if a.State == StateError {
+		q.enterError()
+	}
 	q.state.Store(uint32(a.State))
 	return a, nil
 }

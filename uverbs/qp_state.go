@@ -77,45 +77,84 @@ func (m QPAttrMask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// step is what one transition of an RC queue pair needs and allows besides the state.
+// step is what one transition of a queue pair needs and allows besides the state.
 type step struct {
 	from, to           QPState
 	required, optional QPAttrMask
 }
 
 const (
-	rtsOptional = QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrMinRNRTimer | QPAttrPathMigState
-	sqdOptional = QPAttrPort | QPAttrAV | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic |
-		QPAttrMaxDestRDAtomic | QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex | QPAttrMinRNRTimer | QPAttrPathMigState
-	initAttrs = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
+	initUC = QPAttrPKeyIndex | QPAttrPort | QPAttrAccessFlags
+	initUD = QPAttrPKeyIndex | QPAttrPort | QPAttrQKey
+	rtrUC  = QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN
+	rtrOpt = QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex
+	rtsUC  = QPAttrCurState | QPAttrAltPath | QPAttrAccessFlags | QPAttrPathMigState
+	rtsRC  = rtsUC | QPAttrMinRNRTimer
+	rtsUD  = QPAttrCurState | QPAttrQKey
+	sqdUC  = QPAttrAV | QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex | QPAttrPathMigState
+	sqdRC  = sqdUC | QPAttrPort | QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrMaxQPRDAtomic |
+		QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer
 )
 
-// steps is IBTA volume 1, table 91, for reliable connections. Every state may also go to
-// RESET and to ERR, with nothing but the state.
-var steps = []step{
-	{StateReset, StateInit, initAttrs, 0},
-	{StateInit, StateInit, 0, initAttrs},
-	{StateInit, StateRTR, QPAttrAV | QPAttrPathMTU | QPAttrDestQPN | QPAttrRQPSN | QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer,
-		QPAttrAltPath | QPAttrAccessFlags | QPAttrPKeyIndex},
-	{StateRTR, StateRTS, QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxQPRDAtomic, rtsOptional},
-	{StateRTS, StateRTS, 0, rtsOptional},
-	{StateRTS, StateSQD, 0, QPAttrEnSQDAsyncNotify},
-	{StateSQD, StateRTS, 0, rtsOptional},
-	{StateSQD, StateSQD, 0, sqdOptional},
+// IBTA volume 1, table 91. Every state may also go to RESET and to ERR, with nothing but
+// the state.
+var (
+	stepsRC = []step{
+		{StateReset, StateInit, initUC, 0},
+		{StateInit, StateInit, 0, initUC},
+		{StateInit, StateRTR, rtrUC | QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer, rtrOpt},
+		{StateRTR, StateRTS, QPAttrTimeout | QPAttrRetryCnt | QPAttrRNRRetry | QPAttrSQPSN | QPAttrMaxQPRDAtomic, rtsRC},
+		{StateRTS, StateRTS, 0, rtsRC},
+		{StateRTS, StateSQD, 0, QPAttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS, 0, rtsRC},
+		{StateSQD, StateSQD, 0, sqdRC},
+	}
+	stepsUC = []step{
+		{StateReset, StateInit, initUC, 0},
+		{StateInit, StateInit, 0, initUC},
+		{StateInit, StateRTR, rtrUC, rtrOpt},
+		{StateRTR, StateRTS, QPAttrSQPSN, rtsUC},
+		{StateRTS, StateRTS, 0, rtsUC},
+		{StateRTS, StateSQD, 0, QPAttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS, 0, rtsUC},
+		{StateSQD, StateSQD, 0, sqdUC},
+		{StateSQE, StateRTS, 0, QPAttrCurState | QPAttrAccessFlags},
+	}
+	stepsUD = []step{
+		{StateReset, StateInit, initUD, 0},
+		{StateInit, StateInit, 0, initUD},
+		{StateInit, StateRTR, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{StateRTR, StateRTS, QPAttrSQPSN, rtsUD},
+		{StateRTS, StateRTS, 0, rtsUD},
+		{StateRTS, StateSQD, 0, QPAttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS, 0, rtsUD},
+		{StateSQD, StateSQD, 0, QPAttrPKeyIndex | QPAttrQKey},
+		{StateSQE, StateRTS, 0, rtsUD},
+	}
+)
+
+func (t QPType) steps() []step {
+	switch t {
+	case QPTypeUC:
+		return stepsUC
+	case QPTypeUD:
+		return stepsUD
+	}
+	return stepsRC
 }
 
 // checkStep says which attribute is missing or too much, where the kernel only says EINVAL.
-func checkStep(from, to QPState, mask QPAttrMask) error {
+func (t QPType) checkStep(from, to QPState, mask QPAttrMask) error {
 	mask &^= QPAttrState
 	if to == StateReset || to == StateError {
 		return judge(from, to, mask, 0, 0)
 	}
-	for _, s := range steps {
+	for _, s := range t.steps() {
 		if s.from == from && s.to == to {
 			return judge(from, to, mask, s.required, s.optional)
 		}
 	}
-	return fmt.Errorf("%w: a queue pair cannot go from %v to %v", ErrInvalid, from, to)
+	return fmt.Errorf("%w: an %v queue pair cannot go from %v to %v", ErrInvalid, t, from, to)
 }
 
 func judge(from, to QPState, mask, required, optional QPAttrMask) error {

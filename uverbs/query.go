@@ -1,10 +1,7 @@
 package uverbs
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
-	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/uapi"
@@ -13,28 +10,43 @@ import (
 // DeviceAttr is what a device can do: struct ibv_device_attr. Limits are counts of objects
 // unless the name says otherwise.
 type DeviceAttr struct {
-	FirmwareVersion          uint64 // the driver's encoding
-	NodeGUID, SystemGUID     uint64 // host byte order
-	MaxMRSize                uint64 // bytes
-	PageSizeCap              uint64
-	VendorID, PartID, HWVer  uint32
-	MaxQP, MaxQPWR           uint32
-	CapFlags                 uint32
-	MaxSGE, MaxSGERead       uint32
-	MaxCQ, MaxCQE            uint32
-	MaxMR, MaxPD, MaxMW      uint32
-	MaxQPRDAtom              uint32 // READs and atomics in flight to one queue pair
-	MaxResRDAtom             uint32
-	MaxQPInitRDAtom          uint32 // READs and atomics in flight from one queue pair
-	AtomicCap                uint32
-	MaxMcastGroup, MaxAH     uint32
-	MaxSRQ, MaxSRQWR         uint32
-	MaxSRQSGE                uint32
-	MaxPKeys                 uint16
-	AckDelay                 uint8 // 4.096 µs * 2^AckDelay
-	NumPorts                 uint8
-	CapFlagsEx               uint64 // 0 if the kernel does not tell
-	TimestampMask, CoreClock uint64 // 0 if the kernel does not tell
+	FirmwareVersion         uint64 // the driver's encoding
+	NodeGUID, SystemGUID    uint64 // host byte order
+	MaxMRSize               uint64 // bytes
+	PageSizeCap             uint64
+	VendorID, PartID, HWVer uint32
+	MaxQP, MaxQPWR          uint32
+	CapFlags                uint32
+	MaxSGE, MaxSGERead      uint32
+	MaxCQ, MaxCQE           uint32
+	MaxMR, MaxPD, MaxMW     uint32
+	MaxQPRDAtom             uint32 // READs and atomics in flight to one queue pair
+	MaxResRDAtom            uint32
+	MaxQPInitRDAtom         uint32 // READs and atomics in flight from one queue pair
+	AtomicCap               uint32
+	MaxMcastGroup, MaxAH    uint32
+	MaxSRQ, MaxSRQWR        uint32
+	MaxSRQSGE               uint32
+	MaxPKeys                uint16
+	AckDelay                uint8 // 4.096 µs * 2^AckDelay
+	NumPorts                uint8
+	MaxMcastQPAttach        uint32 // queue pairs of one multicast group
+
+	// What only the extended query tells; 0 on a kernel or driver without it.
+	CapFlagsEx               uint64
+	TimestampMask, CoreClock uint64
+	ODPCaps                  uint64 // on-demand paging: enum ib_odp_general_capability_bits
+	ODPCapsRC, ODPCapsUC     uint32 // and what it can do for a type of queue pair
+	ODPCapsUD                uint32
+	RSSQPTypes               uint32 // set of the types that can share receive load
+	MaxRSSTables             uint32
+	MaxRSSTableSize          uint32
+	MaxWQTypeRQ              uint32
+	RawPacketCaps            uint32
+	MaxTagMatching           uint32 // tags of one SRQ
+	MaxModerationCount       uint16 // of CQ.Modify
+	MaxModerationPeriod      uint16
+	MaxDeviceMemory          uint64 // bytes
 }
 
 // QueryDevice asks what the device can do. A kernel without the extended query answers the
@@ -63,7 +75,16 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 		MaxQPRDAtom: b.MaxQpRdAtom, MaxResRDAtom: b.MaxResRdAtom, MaxQPInitRDAtom: b.MaxQpInitRdAtom,
 		AtomicCap: b.AtomicCap, MaxMcastGroup: b.MaxMcastGrp, MaxAH: b.MaxAh, MaxSRQ: b.MaxSrq, MaxSRQWR: b.MaxSrqWr,
 		MaxSRQSGE: b.MaxSrqSge, MaxPKeys: b.MaxPkeys, AckDelay: b.LocalCaAckDelay, NumPorts: b.PhysPortCnt,
+		MaxMcastQPAttach: b.MaxMcastQpAttach,
+
 		CapFlagsEx: ex.DeviceCapFlagsEx, TimestampMask: ex.TimestampMask, CoreClock: ex.HcaCoreClock,
+		ODPCaps: ex.OdpCaps.GeneralCaps, ODPCapsRC: ex.OdpCaps.PerTransportCaps.RcOdpCaps,
+		ODPCapsUC: ex.OdpCaps.PerTransportCaps.UcOdpCaps, ODPCapsUD: ex.OdpCaps.PerTransportCaps.UdOdpCaps,
+		RSSQPTypes: ex.RssCaps.SupportedQpts, MaxRSSTables: ex.RssCaps.MaxRwqIndirectionTables,
+		MaxRSSTableSize: ex.RssCaps.MaxRwqIndirectionTableSize, MaxWQTypeRQ: ex.MaxWqTypeRq,
+		RawPacketCaps: ex.RawPacketCaps, MaxTagMatching: ex.TmCaps.MaxNumTags,
+		MaxModerationCount:  ex.CqModerationCaps.MaxCqModerationCount,
+		MaxModerationPeriod: ex.CqModerationCaps.MaxCqModerationPeriod, MaxDeviceMemory: ex.MaxDmSize,
 	}, nil
 }
 
@@ -127,101 +148,31 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 	}, nil
 }
 
-// GIDType is the protocol that a GID stands for: enum ib_uverbs_gid_type.
-type GIDType uint32
-
-// The GID types. RoCE v1 and v2 never talk to each other.
-const (
-	GIDTypeIB     GIDType = abi.IB_UVERBS_GID_TYPE_IB
-	GIDTypeRoCEv1 GIDType = abi.IB_UVERBS_GID_TYPE_ROCE_V1
-	GIDTypeRoCEv2 GIDType = abi.IB_UVERBS_GID_TYPE_ROCE_V2
-)
-
-func (t GIDType) String() string {
-	switch t {
-	case GIDTypeIB:
-		return "IB"
-	case GIDTypeRoCEv1:
-		return "RoCE v1"
-	case GIDTypeRoCEv2:
-		return "RoCE v2"
-	}
-	return "type " + utoa(uint32(t))
+// Rate is the nominal speed of the port in Mb/s, from its width and speed; 0 if either code
+// is unknown.
+func (a *PortAttr) Rate() int {
+	lanes := map[uint8]int{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}[a.ActiveWidth]
+	lane := map[uint32]int{1: 2500, 2: 5000, 4: 10000, 8: 10000, 16: 14000, 32: 25000, 64: 50000, 128: 100000, 256: 200000}
+	return lanes * lane[a.ActiveSpeed]
 }
 
-// GIDEntry is one entry of a port's GID table.
-type GIDEntry struct {
-	GID     GID
-	Index   int
-	Port    int
-	Type    GIDType
-	IfIndex int // of the network interface, in that interface's namespace; 0 if there is none
-}
-
-// GIDTable lists the non-empty entries of the GID tables of all ports. The tables change
-// with the addresses of the network interfaces.
-func (c *Context) GIDTable() ([]GIDEntry, error) {
-	const op = "query GID table"
-	total := 0
-	for port := 1; port <= c.dev.NumPorts(); port++ {
-		a, err := c.QueryPort(uint8(port))
-		if err != nil {
-			return nil, err
-		}
-		total += a.GIDTableLen
-	}
-	if total == 0 {
-		return nil, nil
-	}
+// QueryPortSpeed asks for the speed of a port in Mb/s. A kernel before 7.2, or a driver, that
+// does not tell is helped out with the nominal speed, see [PortAttr.Rate]. Source:
+// ibv_query_port_speed(3).
+func (c *Context) QueryPortSpeed(port uint8) (int, error) {
+	const op = "query port speed"
 	if err := c.begin(op); err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer c.end()
-	raw := make([]abi.IbUverbsGidEntry, total)
-	var n uint64
-	size := len(uapi.Bytes(&raw[0]))
-	// An attribute's length has 16 bits: large tables are cut to what fits.
-	raw = raw[:min(total, (uapi.NoLimit-1)/size)]
-	cmd := c.k.command(uapi.QueryGIDTable).
-		Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, uint64(size)).
-		Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, uapi.SliceBytes(raw)).
-		Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uapi.Bytes(&n))
-	if err := cmd.Do(c.k.file); err != nil {
-		return nil, wrap(op, c.device, err)
+	var hundreds uint64 // of Mb/s
+	err := c.k.command(uapi.QueryPortSpeed).
+		Const(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM, uint64(port)).
+		Out(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP, uapi.Bytes(&hundreds)).
+		Do(c.k.file)
+	c.end()
+	if !missing(err) {
+		return int(hundreds) * 100, wrap(op, fmt.Sprintf("%s port %d", c.device, port), err)
 	}
-	if n > uint64(len(raw)) {
-		return nil, wrap(op, c.device, errors.Join(ErrCorrupt, syscall.EOVERFLOW))
-	}
-	table := make([]GIDEntry, n)
-	for i := range table {
-		e := &raw[i]
-		table[i] = GIDEntry{
-			Index: int(e.GidIndex), Port: int(e.PortNum), Type: GIDType(e.GidType), IfIndex: int(e.NetdevIfindex),
-		}
-		copy(table[i].GID[:], uapi.Bytes(&e.Gid))
-	}
-	return table, nil
-}
-
-// FindGID chooses the entry of a port's GID table for a queue pair that is set up by hand:
-// the one with the wanted address and, where the port speaks RoCE, of type v2, never its v1
-// twin. Without a match the error shows the table.
-func FindGID(table []GIDEntry, port int, addr netip.Addr) (GIDEntry, error) {
-	want := GID(addr.WithZone("").As16())
-	for _, e := range table {
-		if e.Port == port && e.GID == want && e.Type != GIDTypeRoCEv1 {
-			return e, nil
-		}
-	}
-	shown := ""
-	for _, e := range table {
-		shown += fmt.Sprintf(" [port %d index %d %v %v]", e.Port, e.Index, e.GID, e.Type)
-	}
-	return GIDEntry{}, invalid("find GID", "", "no RoCE v2 or IB entry for %v on port %d; the table is:%s", addr, port, shown)
-}
-
-// QueryPKey returns entry index of a port's partition key table. Source: ibv_query_pkey(3).
-func (c *Context) QueryPKey(port uint8, index int) (uint16, error) {
-	key, err := c.dev.sys.PKey(&c.dev.info, int(port), index)
-	return key, wrap("query P_Key", c.device, err)
+	a, err := c.QueryPort(port)
+	return a.Rate(), err
 }

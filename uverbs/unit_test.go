@@ -45,7 +45,7 @@ func TestStepsNameTheAttribute(t *testing.T) {
 		{StateSQD, StateReset, QPAttrState | QPAttrCap, "does not take Cap"},
 		{StateRTS, StateRTS, QPAttrMinRNRTimer, ""},
 	} {
-		err := checkStep(tt.from, tt.to, tt.mask)
+		err := QPTypeRC.checkStep(tt.from, tt.to, tt.mask)
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%v to %v: %v", tt.from, tt.to, err)

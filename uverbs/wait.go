@@ -71,13 +71,15 @@ func (q *CQ) spin(wcs []WC) (n int, err error) {
 // that came before.
 func (q *CQ) armAndPoll(wcs []WC) (int, error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.arms != armedAny {
-		if err := q.arm(false); err != nil {
-			return 0, err
-		}
+	var err error
+	if q.arms.Load() != armedAny {
+		err = q.arm(false)
 	}
-	return q.poll(wcs)
+	q.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return q.Poll(wcs)
 }
 
 // park waits for an event of this queue. Whoever has the channel's turn reads for all.
@@ -117,9 +119,7 @@ func (q *CQ) park(ctx context.Context) error {
 
 // signal notes an event that the kernel sent for this queue.
 func (q *CQ) signal() {
-	q.mu.Lock()
-	q.arms = 0
-	q.mu.Unlock()
+	q.arms.Store(0)
 	q.wake()
 }
 

@@ -24,10 +24,18 @@ type WC struct {
 	SLID      uint16
 	SL        uint8
 	PathBits  uint8
+	InvKey    uint32 // the key that the peer took away, if HasInv
 }
 
 // HasImm tells whether the completion carries immediate data.
 func (w *WC) HasImm() bool { return w.Flags&WCWithImm != 0 }
+
+// HasInv tells whether the peer took a key of ours away.
+func (w *WC) HasInv() bool { return w.Flags&WCWithInv != 0 }
+
+// HasGRH tells whether a routing header came along: for datagrams, in the first GRHSize
+// bytes of the receive. rxe says so of every completion.
+func (w *WC) HasGRH() bool { return w.Flags&WCGRH != 0 }
 
 // Err returns nil for success, otherwise an error that says which queue pair failed and why.
 func (w *WC) Err() error {
@@ -79,6 +87,12 @@ const (
 	WCSend         = provider.WCSend
 	WCRDMAWrite    = provider.WCRDMAWrite
 	WCRDMARead     = provider.WCRDMARead
+	WCCompareSwap  = provider.WCCompareSwap
+	WCFetchAdd     = provider.WCFetchAdd
+	WCAtomicWrite  = provider.WCAtomicWrite
+	WCFlush        = provider.WCFlush
+	WCBindMW       = provider.WCBindMW
+	WCLocalInv     = provider.WCLocalInv
 	WCRecv         = provider.WCRecv
 	WCRecvWriteImm = provider.WCRecvRDMAWriteI // the peer's RDMA WRITE with immediate
 )

@@ -16,6 +16,11 @@ var (
 	ErrCorrupt = errors.New("shared queue is corrupt")
 )
 
+// MinPostSize is the least size of a work request that the command POST_SEND accepts,
+// although drivers whose queues are shared memory take none from it: struct
+// ib_uverbs_send_wr.
+const MinPostSize = 56
+
 // QPCap is the size of a queue pair: struct ibv_qp_cap.
 type QPCap struct {
 	MaxSendWR, MaxRecvWR   uint32 // work requests

@@ -46,10 +46,11 @@ func (o Opcode) String() string {
 	return "opcode " + utoa(uint32(o))
 }
 
-func (o Opcode) in(set uint32) bool { return o < 32 && set>>o&1 != 0 }
+// In tells whether the operation is in a set of operations.
+func (o Opcode) In(set uint32) bool { return o < 32 && set>>o&1 != 0 }
 
 // IsKnown tells whether it is an operation at all.
-func (o Opcode) IsKnown() bool { return o.in(AllOps) }
+func (o Opcode) IsKnown() bool { return o.In(AllOps) }
 
 // HasImm tells whether the operation carries immediate data.
 func (o Opcode) HasImm() bool { return o == OpRDMAWriteImm || o == OpSendImm }
@@ -57,10 +58,11 @@ func (o Opcode) HasImm() bool { return o == OpRDMAWriteImm || o == OpSendImm }
 // IsAtomic tells whether the operation is an atomic that returns the old value.
 func (o Opcode) IsAtomic() bool { return o == OpCompareSwap || o == OpFetchAdd }
 
-// HasData tells whether bytes go out to the peer, so that they can be inline.
-func (o Opcode) HasData() bool {
-	return o.in(1<<OpRDMAWrite | 1<<OpRDMAWriteImm | 1<<OpSend | 1<<OpSendImm | 1<<OpSendInvalidate | 1<<OpAtomicWrite)
-}
+// DataOps is the set of operations that carry bytes to the peer, so that they can be inline.
+const DataOps = 1<<OpRDMAWrite | 1<<OpRDMAWriteImm | 1<<OpSend | 1<<OpSendImm | 1<<OpSendInvalidate | 1<<OpAtomicWrite
+
+// HasData tells whether the operation carries bytes to the peer.
+func (o Opcode) HasData() bool { return o.In(DataOps) }
 
 // SendFlags is a bit set of enum ibv_send_flags.
 type SendFlags uint32
@@ -138,5 +140,7 @@ type RecvWR struct {
 // AV is the way to a peer, as a device wants it in a datagram's work request.
 type AV struct {
 	Number uint32   // the kernel's number of the address handle, 0 if the kernel gives none
+	MTU    uint32   // longest datagram in bytes
+	PD     uint32   // the kernel's handle of the protection domain
 	Raw    [96]byte // the driver's encoding of the whole way, where the number does not do
 }

@@ -20,13 +20,13 @@ func (p *CQPlan) Out() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&p.resp)), unsafe.Sizeof(p.resp))
 }
 
-// Attach maps the queue that the kernel made.
+// Attach maps the queue that the kernel made, for a resized queue the new one.
 func (p *CQPlan) Attach(m provider.Mapper) (*CQ, error) {
 	r, err := attach(m, &p.resp.Mi, int(unsafe.Sizeof(abi.IbUverbsWc{})))
 	if err != nil {
 		return nil, err
 	}
-	r.own = mmio.LoadAcquire32(r.consumer) & r.mask
+	r.resume(r.consumer)
 	return &CQ{ring: r}, nil
 }
 
@@ -43,11 +43,24 @@ func attach(m provider.Mapper, mi *abi.Mminfo, slotSize int) (*ring, error) {
 }
 
 // CQ is the consumer's side of a completion queue. The caller serialises.
-type CQ struct{ ring *ring }
+type CQ struct {
+	ring *ring
+	cur  *abi.IbUverbsWc // what Advance moved to
+}
 
 // Next decodes the oldest completion into wc; false if there is none. The slot stays with
 // this side until Release.
 func (q *CQ) Next(wc *provider.WC) (bool, error) {
+	ok, err := q.Advance()
+	if ok {
+		decode(wc, q.cur)
+	}
+	return ok, err
+}
+
+// Advance moves to the oldest completion; false if there is none. ID, Status and Decode read
+// it, until Release.
+func (q *CQ) Advance() (bool, error) {
 	r := q.ring
 	for {
 		prod := mmio.LoadAcquire32(r.producer)
@@ -62,10 +75,19 @@ func (q *CQ) Next(wc *provider.WC) (bool, error) {
 		if e.Status == dead {
 			continue
 		}
-		decode(wc, e)
+		q.cur = e
 		return true, nil
 	}
 }
+
+// ID is the work request's number.
+func (q *CQ) ID() uint64 { return q.cur.WrId }
+
+// Status says how the work request ended.
+func (q *CQ) Status() provider.WCStatus { return provider.WCStatus(q.cur.Status) }
+
+// Decode reads all of the completion.
+func (q *CQ) Decode(wc *provider.WC) { decode(wc, q.cur) }
 
 func decode(wc *provider.WC, e *abi.IbUverbsWc) {
 	wc.ID = e.WrId
@@ -80,9 +102,12 @@ func decode(wc *provider.WC, e *abi.IbUverbsWc) {
 	wc.SLID = e.Slid
 	wc.SL = e.Sl
 	wc.PathBits = e.DlidPathBits
-	wc.Imm = 0
-	if wc.Flags&provider.WCWithImm != 0 {
+	wc.Imm, wc.InvKey = 0, 0
+	switch {
+	case wc.Flags&provider.WCWithImm != 0:
 		wc.Imm = (*abi.BE32)(unsafe.Pointer(&e.Ex)).Get()
+	case wc.Flags&provider.WCWithInv != 0:
+		wc.InvKey = *(*uint32)(unsafe.Pointer(&e.Ex))
 	}
 }
 

@@ -14,12 +14,17 @@ const (
 	sgeSize  = unsafe.Sizeof(abi.RxeSge{})
 )
 
-// MinPostSize is the least size of a work request that POST_SEND accepts, although rxe
-// takes none from it.
-const MinPostSize = uint32(unsafe.Sizeof(abi.IbUverbsSendWr{}))
+// MinPostSize is the size of the struct.
+var (
+	_ [provider.MinPostSize - unsafe.Sizeof(abi.IbUverbsSendWr{})]byte
+	_ [unsafe.Sizeof(abi.IbUverbsSendWr{}) - provider.MinPostSize]byte
+)
 
 // QPPlan is the driver's part of creating a queue pair.
-type QPPlan struct{ resp abi.RxeCreateQpResp }
+type QPPlan struct {
+	Datagram bool // the queue pair is of type UD
+	resp     abi.RxeCreateQpResp
+}
 
 // Out is the memory for the driver's response.
 func (p *QPPlan) Out() []byte {
@@ -33,8 +38,8 @@ func (p *QPPlan) Attach(m provider.Mapper, granted provider.QPCap) (*QP, error) 
 	if err != nil {
 		return nil, err
 	}
-	sq.own = mmio.LoadAcquire32(sq.producer) & sq.mask
-	qp := &QP{sq: sq}
+	sq.resume(sq.producer)
+	qp := &QP{sq: sq, datagram: p.Datagram, inline: granted.MaxInline}
 	if p.resp.RqMi.Size == 0 { // receives come from a shared receive queue
 		return qp, nil
 	}
@@ -42,13 +47,17 @@ func (p *QPPlan) Attach(m provider.Mapper, granted provider.QPCap) (*QP, error) 
 		sq.close()
 		return nil, err
 	}
-	qp.rq.own = mmio.LoadAcquire32(qp.rq.producer) & qp.rq.mask
+	qp.rq.resume(qp.rq.producer)
 	return qp, nil
 }
 
 // QP is the producer's side of a queue pair. The caller serialises each queue and has
 // checked each work request against the queue pair's limits.
-type QP struct{ sq, rq *ring }
+type QP struct {
+	sq, rq   *ring
+	datagram bool
+	inline   uint32 // bytes
+}
 
 // Send encodes one work request; total is the length of its pieces. The kernel sees it
 // after PublishSend.
@@ -63,14 +72,7 @@ func (q *QP) Send(wr *provider.SendWR, total uint32) error {
 	w.Wr.WrId = wr.ID
 	w.Wr.Opcode = uint32(wr.Opcode)
 	w.Wr.SendFlags = uint32(wr.Flags)
-	if wr.Opcode.HasImm() {
-		w.Wr.ExImmData().Set(wr.Imm)
-	}
-	if wr.Opcode.IsRDMA() {
-		remote := w.Wr.WrRdma()
-		remote.RemoteAddr, remote.Rkey = wr.RemoteAddr, wr.RKey
-		w.Iova = wr.RemoteAddr
-	}
+	q.putRemote(w, wr)
 	w.Dma.Length, w.Dma.Resid = total, total
 	data := unsafe.Add(p, sendHead)
 	if wr.Flags&provider.SendInline != 0 {
@@ -82,6 +84,40 @@ func (q *QP) Send(wr *provider.SendWR, total uint32) error {
 	return nil
 }
 
+// putRemote writes what an operation says about the peer, or about keys. Datagrams carry no
+// operation that names remote memory, so both share the space.
+func (q *QP) putRemote(w *abi.RxeSendWqe, wr *provider.SendWR) {
+	switch wr.Opcode {
+	case provider.OpRDMAWrite, provider.OpRDMAWriteImm, provider.OpRDMARead, provider.OpAtomicWrite:
+		remote := w.Wr.WrRdma()
+		remote.RemoteAddr, remote.Rkey = wr.RemoteAddr, wr.RKey
+		w.Iova = wr.RemoteAddr
+	case provider.OpCompareSwap, provider.OpFetchAdd:
+		atomic := w.Wr.WrAtomic()
+		atomic.RemoteAddr, atomic.Rkey = wr.RemoteAddr, wr.RKey
+		atomic.CompareAdd, atomic.Swap = wr.CompareAdd, wr.Swap
+		w.Iova = wr.RemoteAddr
+	case provider.OpFlush:
+		flush := w.Wr.WrFlush()
+		flush.RemoteAddr, flush.Rkey, flush.Length = wr.RemoteAddr, wr.RKey, wr.Length
+		flush.Type, flush.Level = uint8(wr.Flush), uint8(wr.Range)
+		w.Iova = wr.RemoteAddr
+	case provider.OpBindMW:
+		bind := w.Wr.WrMw()
+		bind.Addr, bind.Length, bind.Access = wr.Bind.Addr, wr.Bind.Length, wr.Bind.Access
+		bind.MrLkey, bind.MwRkey, bind.Rkey = wr.Bind.LKey, wr.Bind.MWKey, wr.Bind.NewKey
+	case provider.OpSendInvalidate, provider.OpLocalInvalidate:
+		*w.Wr.ExInvalidateRkey() = wr.InvKey
+	}
+	if wr.Opcode.HasImm() {
+		w.Wr.ExImmData().Set(wr.Imm)
+	}
+	if q.datagram {
+		putDest(w.Wr.WrUd(), &wr.Dest)
+	}
+}
+
+// copyInline joins the pieces. Without pieces the bytes are there already, see InlineRoom.
 func copyInline(dst unsafe.Pointer, pieces [][]byte, total uint32) {
 	to := unsafe.Slice((*byte)(dst), total)
 	for _, piece := range pieces {
@@ -103,15 +139,27 @@ func putSGL(dst unsafe.Pointer, sgl []provider.SGE) (n uint32) {
 	return n
 }
 
+// InlineRoom is where the next send request keeps its inline data, nil if the queue is full.
+func (q *QP) InlineRoom() []byte {
+	if q.sq.full() {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(q.sq.slot(q.sq.own), sendHead)), q.inline)
+}
+
 // PublishSend shows the encoded send requests to the kernel; the doorbell follows.
 func (q *QP) PublishSend() { q.sq.publish() }
+
+// DropSend forgets what was encoded since the last PublishSend.
+func (q *QP) DropSend() { q.sq.drop() }
 
 // HasRecv tells whether the queue pair has a receive queue of its own.
 func (q *QP) HasRecv() bool { return q.rq != nil }
 
 // Recv encodes one receive request; total is the length of its pieces.
-func (q *QP) Recv(wr *provider.RecvWR, total uint32) error {
-	r := q.rq
+func (q *QP) Recv(wr *provider.RecvWR, total uint32) error { return putRecv(q.rq, wr, total) }
+
+func putRecv(r *ring, wr *provider.RecvWR, total uint32) error {
 	if r.full() {
 		return provider.ErrFull
 	}

@@ -27,6 +27,7 @@ type ring struct {
 	shift    uint32
 	mask     uint32
 	own      uint32 // the index that this side moves
+	shown    uint32 // what of it the kernel has seen, where this side is the producer
 }
 
 // newRing attaches to a mapped queue whose slots hold at least slotSize bytes.
@@ -61,7 +62,19 @@ func (r *ring) full() bool {
 }
 
 // publish makes all slots before the own index visible to the kernel.
-func (r *ring) publish() { mmio.StoreRelease32(r.producer, r.own) }
+func (r *ring) publish() {
+	mmio.StoreRelease32(r.producer, r.own)
+	r.shown = r.own
+}
+
+// drop goes back to what the kernel has seen.
+func (r *ring) drop() { r.own = r.shown }
+
+// resume takes over from the index that stands in the ring.
+func (r *ring) resume(index *uint32) {
+	r.own = mmio.LoadAcquire32(index) & r.mask
+	r.shown = r.own
+}
 
 // release gives all slots before the own index back to the kernel.
 func (r *ring) release() { mmio.StoreRelease32(r.consumer, r.own) }

@@ -1,0 +1,94 @@
+package uverbs
+
+import (
+	"slices"
+
+	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/internal/uapi"
+)
+
+// A queue pair in error completes everything with a flush error, by the book. The software
+// devices do so for what was posted before the error; what comes later they leave lying
+// (receives on rxe and siw, and sends on siw), and a program that counts completions would
+// wait for ever. So the library makes those completions itself: what is posted to a queue
+// pair that is known to be in error never reaches the kernel, and on siw what the kernel
+// left lying is taken back.
+
+// buryAll looks after the connections that failed completions tell of.
+func (c *Context) buryAll(wcs []WC) {
+	for i := range wcs {
+		if wcs[i].Status != WCSuccess {
+			c.bury(wcs[i].QPNum)
+		}
+	}
+}
+
+func (c *Context) bury(qpNum uint32) {
+	c.numbers.Lock()
+	q := c.byNum[qpNum]
+	c.numbers.Unlock()
+	if q != nil && q.typ == QPTypeRC && q.State() != StateError {
+		q.bury()
+	}
+}
+
+// bury moves a connection that has failed to StateError, where it is or is about to be by
+// itself. When the call returns the kernel has flushed all that it will.
+func (q *QP) bury() {
+	if q.begin("flush queue pair") != nil {
+		return // it is closed by now, and its completions with it
+	}
+	defer q.end()
+	q.modMu.Lock()
+	defer q.modMu.Unlock()
+	in := q.modifyRequest(&QPAttr{State: StateError}, QPAttrState)
+	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil && !isEIO(err) {
+		return
+	}
+	q.enterError()
+}
+
+// enterError notes that the kernel has moved the queue pair to StateError, and completes
+// what it left lying. From here on posts are completed by the library.
+func (q *QP) enterError() {
+	q.sqMu.Lock()
+	q.rqMu.Lock()
+	defer q.sqMu.Unlock()
+	defer q.rqMu.Unlock()
+	q.state.Store(uint32(StateError))
+	if q.rings.siw == nil {
+		return
+	}
+	q.rings.siw.TakeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
+	if q.rings.siw.HasRecv() {
+		q.rings.siw.TakeRecvs(func(id uint64) { q.recv.give(q.flushed(id, provider.WCRecv)) })
+	}
+}
+
+func (q *QP) flushed(id uint64, op provider.WCOpcode) provider.WC {
+	return provider.WC{ID: id, Status: WCFlushError, Opcode: op, QPNum: q.num}
+}
+
+// give adds a completion that the library made. It comes after those in the ring.
+func (q *CQ) give(wc provider.WC) {
+	q.mu.Lock()
+	q.own = append(q.own, wc)
+	q.mu.Unlock()
+	q.wake()
+	if q.ch != nil && q.waiters.Load() > 0 {
+		q.ch.interrupt()
+	}
+}
+
+// takeOwn takes the oldest; there is one.
+func (q *CQ) takeOwn() provider.WC {
+	wc := q.own[0]
+	if q.own = q.own[1:]; len(q.own) == 0 {
+		q.own = nil
+	}
+	return wc
+}
+
+func (q *CQ) forgetOwn(qpNum uint32) {
+	q.own = slices.DeleteFunc(q.own, func(wc provider.WC) bool { return wc.QPNum == qpNum })
+}

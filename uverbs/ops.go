@@ -1,0 +1,115 @@
+package uverbs
+
+import (
+	"fmt"
+
+	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/provider"
+)
+
+// What each transport service can do (IBTA volume 1, table 36).
+const (
+	opsUD = 1<<OpSend | 1<<OpSendImm
+	opsUC = opsUD | 1<<OpSendInvalidate | 1<<OpRDMAWrite | 1<<OpRDMAWriteImm | 1<<OpLocalInvalidate | 1<<OpBindMW
+	opsRC = provider.AllOps
+)
+
+// ops is the set of operations that a queue pair of a type can do on this device and kernel.
+func (c *Context) ops(typ QPType) (uint32, error) {
+	set := c.prov.ops
+	switch typ {
+	case QPTypeUD:
+		set &= opsUD
+	case QPTypeUC:
+		set &= opsUC
+	case QPTypeRC:
+		set &= opsRC
+	}
+	if set&(1<<OpFlush|1<<OpAtomicWrite) == 0 {
+		return set, nil
+	}
+	caps, err := c.capFlags()
+	if err != nil {
+		return 0, err
+	}
+	if caps&(abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL|abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT) == 0 {
+		set &^= 1 << OpFlush
+	}
+	if caps&abi.IB_UVERBS_DEVICE_ATOMIC_WRITE == 0 {
+		set &^= 1 << OpAtomicWrite
+	}
+	return set, nil
+}
+
+// capFlags asks the kernel once.
+func (c *Context) capFlags() (uint64, error) {
+	c.capsOnce.Do(func() {
+		var a DeviceAttr
+		a, c.capsErr = c.QueryDevice()
+		c.caps = a.CapFlagsEx
+	})
+	return c.caps, c.capsErr
+}
+
+// Supports tells whether the queue pair can do an operation: its type, the device and the
+// running kernel decide. PostSend refuses the others with ErrNotSupported.
+func (q *QP) Supports(op Opcode) bool { return op.In(q.ops) }
+
+// notSupported says why an operation is refused.
+func (q *QP) notSupported(op Opcode) error {
+	if !op.IsKnown() {
+		return errOpcode
+	}
+	why := "the device"
+	switch {
+	case q.typ == QPTypeUD && !op.In(opsUD), q.typ == QPTypeUC && !op.In(opsUC):
+		why = fmt.Sprintf("a queue pair of type %v", q.typ)
+	case op.In(q.ctx.prov.ops):
+		why = "this kernel's driver (rxe has it from Linux 6.3 on)"
+	}
+	return fmt.Errorf("%w: %s has no %v", ErrNotSupported, why, op)
+}
+
+// explainRing says what a doorbell's errno means.
+func (q *QP) explainRing(err error) error {
+	switch {
+	case q.iWARP():
+		return fmt.Errorf("%w: the queue pair is not connected (on iWARP rdma_cm connects it)", err)
+	default:
+		return fmt.Errorf("the kernel refuses the doorbell: the queue pair is not in state RTS: %w", err)
+	}
+}
+
+// iWARP tells whether the kernel's connection manager moves the queue pair by itself.
+func (q *QP) iWARP() bool { return q.ctx.k.driver == abi.RDMA_DRIVER_SIW }
+
+// ring shows n encoded requests to the device and makes it look. Where that fails on an
+// iWARP device none of them stays in the queue.
+func (q *QP) ring(n int) (int, error) {
+	q.rings.publishSend()
+	if q.rings.siw == nil {
+		if err := q.bell.Ring(); err != nil {
+			return n, q.explainRing(err)
+		}
+		return n, nil
+	}
+	if q.State() == StateError { // the kernel would take no notice
+		q.rings.siw.TakeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
+		return n, nil
+	}
+	if err := q.bell.Ring(); err != nil {
+		q.unpost(n)
+		return 0, q.explainRing(err)
+	}
+	return n, nil
+}
+
+// unpost takes the last n requests back. What was posted before them, when the pair was
+// connected, is completed: the kernel will not.
+func (q *QP) unpost(n int) {
+	var ids []uint64
+	q.rings.siw.TakeSends(func(id uint64) { ids = append(ids, id) })
+	for _, id := range ids[:max(len(ids)-n, 0)] {
+		q.send.give(q.flushed(id, provider.WCSend))
+	}
+}
