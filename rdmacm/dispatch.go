@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"fmt"
+	"github.com/pureverbs/rdma/uverbs"
 
 	"github.com/pureverbs/rdma/abi"
 )
@@ -73,7 +74,7 @@ func (id *ID) handle(ev *Event) bool {
 	case EventConnectError, EventUnreachable, EventRejected:
 		return id.handleFailure(ev)
 	case EventDisconnected:
-		return id.end()
+		return id.handleDisconnected()
 	case EventDeviceRemoval:
 		id.state = stateEnded
 		ev.fail(opConn, ErrDeviceRemoved)
@@ -119,7 +120,20 @@ func (id *ID) handleEstablished() bool {
 	}
 	id.state = stateEstablished
 	id.refresh()
+	if id.qp != nil && id.iwarp() {
+		// The kernel has brought the queue pair to RTS by itself; now it may send.
+		id.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.QPAttrState)
+	}
 	return true
+}
+
+// handleDisconnected: on iWARP the kernel has torn the connection down, and the queue pair is
+// moved on so that all that is still posted completes.
+func (id *ID) handleDisconnected() bool {
+	if id.qp != nil && id.iwarp() {
+		id.qp.Modify(&uverbs.QPAttr{State: uverbs.StateError}, uverbs.QPAttrState)
+	}
+	return id.end()
 }
 
 // handleFailure tells a handshake that failed from a connection that broke. Since 6.0 the

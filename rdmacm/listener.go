@@ -5,7 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+
+	"github.com/pureverbs/rdma/uverbs"
 )
 
 // Listener takes connection requests. It is safe for concurrent use.
@@ -58,12 +61,19 @@ func Listen(ctx context.Context, address string, o *Options) (*Listener, error) 
 
 func (l *Listener) start(addr netip.AddrPort) error {
 	h := l.ep.hub
+	apart := false // IPv4 needs an id of its own
 	if addr.Addr().IsUnspecified() {
 		devs, err := h.ch.devs.list()
 		if err == nil {
 			err = anyDevice(devs)
 		}
 		if err != nil {
+			return err
+		}
+		apart = addr.Addr().Is6() && slices.ContainsFunc(devs, speaksIWARP)
+	}
+	if apart {
+		if err := l.ep.id.onlyOwnFamily(); err != nil {
 			return err
 		}
 	}
@@ -78,7 +88,32 @@ func (l *Listener) start(addr netip.AddrPort) error {
 		return err
 	}
 	l.addr = l.ep.id.LocalAddr()
+	if apart {
+		return l.addIPv4()
+	}
 	return nil
+}
+
+func speaksIWARP(d *uverbs.Device) bool { return d.Protocol() == protocolIWARP }
+
+// addIPv4 listens for IPv4 on a second id, whose requests go into the same queue. On RoCE and
+// InfiniBand a listener on [::] takes both families; on iWARP the kernel refuses what
+// comes to it by IPv4, because it cannot tell the device of such an address.
+func (l *Listener) addIPv4() error {
+	h := l.ep.hub
+	id, err := h.ch.NewID(PortSpaceTCP)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	ep := h.addLocked(id)
+	ep.queue = l.ep.queue
+	h.mu.Unlock()
+	l.undo.add(func() error { return h.close(ep) })
+	if err := id.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), l.addr.Port())); err != nil {
+		return err
+	}
+	return id.Listen(l.opts.Backlog)
 }
 
 // Addr returns the address that the listener is bound to, with the port.

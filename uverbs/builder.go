@@ -184,30 +184,34 @@ func (b *SendBuilder) To(d Dest) *SendBuilder {
 // Errors: those of [QP.PostSend].
 func (b *SendBuilder) Complete() (int, error) {
 	q := b.q
-	defer q.sqMu.Unlock()
 	b.flush()
 	n, err := b.n, b.err
+	var rung error
 	switch {
 	case err != nil:
-		if q.rings.open() {
-			q.rings.dropSend()
-		}
+		q.drop()
 		n = 0
 	case n > 0:
-		n, err = q.ring(n)
+		rung = q.ring()
 	}
 	b.clear()
-	if err != nil {
-		return n, q.postError("post send", n, err)
+	q.sqMu.Unlock()
+	if rung != nil || err != nil {
+		return q.posted(n, err, rung)
 	}
 	return n, nil
 }
 
+// drop forgets what was encoded and not published.
+func (q *QP) drop() {
+	if q.rings.open() {
+		q.rings.dropSend()
+	}
+}
+
 // Abort posts nothing of the batch.
 func (b *SendBuilder) Abort() {
-	if b.q.rings.open() {
-		b.q.rings.dropSend()
-	}
+	b.q.drop()
 	b.clear()
 	b.q.sqMu.Unlock()
 }

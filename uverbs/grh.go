@@ -27,14 +27,16 @@ func ParseGRH(b []byte) (GRH, error) {
 	if len(b) < GRHSize {
 		return GRH{}, fmt.Errorf("%w: %d bytes are no routing header, want %d", ErrInvalid, len(b), GRHSize)
 	}
-	ipv4 := b[20:GRHSize]
+	ipv4, isIPv6 := b[20:GRHSize], b[0]>>4 == 6
 	switch {
-	case ipv4[0] == 0x45 && sum(ipv4) == 0xffff: // version 4, no options, checksum right
+	// Version 4, no options. What is before it may be anything on some devices, so that
+	// only the checksum decides; others (rxe, to itself) leave the checksum out.
+	case ipv4[0] == 0x45 && (!isIPv6 || sum(ipv4) == 0xffff):
 		return GRH{
 			SGID: netip.AddrFrom4([4]byte(ipv4[12:16])).As16(), DGID: netip.AddrFrom4([4]byte(ipv4[16:20])).As16(),
 			HopLimit: ipv4[8], TrafficClass: ipv4[1],
 		}, nil
-	case b[0]>>4 == 6:
+	case isIPv6:
 		first := binary.BigEndian.Uint32(b)
 		return GRH{
 			SGID: GID(b[8:24]), DGID: GID(b[24:40]), HopLimit: b[7],

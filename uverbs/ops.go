@@ -1,7 +1,10 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
+	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
@@ -70,46 +73,27 @@ func (q *QP) notSupported(op Opcode) error {
 	return fmt.Errorf("%w: %s has no %v", ErrNotSupported, why, op)
 }
 
-// explainRing says what a doorbell's errno means.
-func (q *QP) explainRing(err error) error {
-	switch {
-	case q.iWARP():
-		return fmt.Errorf("%w: the queue pair is not connected (on iWARP rdma_cm connects it)", err)
-	default:
-		return fmt.Errorf("the kernel refuses the doorbell: the queue pair is not in state RTS: %w", err)
-	}
-}
-
 // iWARP tells whether the kernel's connection manager moves the queue pair by itself.
 func (q *QP) iWARP() bool { return q.ctx.k.driver == abi.RDMA_DRIVER_SIW }
 
-// ring shows n encoded requests to the device and makes it look. Where that fails on an
-// iWARP device none of them stays in the queue.
-func (q *QP) ring(n int) (int, error) {
+// ring shows the encoded requests to the device and makes it look.
+func (q *QP) ring() error {
 	q.rings.publishSend()
 	if q.rings.siw == nil {
-		if err := q.bell.Ring(); err != nil {
-			return n, q.explainRing(err)
-		}
-		return n, nil
+		return q.bell.Ring()
 	}
 	if q.State() == StateError { // the kernel would take no notice
 		q.rings.siw.TakeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
-		return n, nil
+		return nil
 	}
-	if err := q.bell.Ring(); err != nil {
-		q.unpost(n)
-		return 0, q.explainRing(err)
+	err := q.bell.Ring()
+	if errors.Is(err, syscall.ENOTCONN) { // also the answer while the state is only looked at
+		runtime.Gosched()
+		err = q.bell.Ring()
 	}
-	return n, nil
+	return err
 }
 
-// unpost takes the last n requests back. What was posted before them, when the pair was
-// connected, is completed: the kernel will not.
-func (q *QP) unpost(n int) {
-	var ids []uint64
-	q.rings.siw.TakeSends(func(id uint64) { ids = append(ids, id) })
-	for _, id := range ids[:max(len(ids)-n, 0)] {
-		q.send.give(q.flushed(id, provider.WCSend))
-	}
+func (q *QP) explainRing(err error) error {
+	return fmt.Errorf("the kernel refuses the doorbell: the queue pair is not in state RTS: %w", err)
 }

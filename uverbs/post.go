@@ -16,22 +16,37 @@ const maxMessage = 1 << 31
 // them, and returns how many. It does not wait and does not allocate. Requests after the
 // first one that is refused are not looked at, and none is half posted.
 //
-// A request's slot stays taken until a completion of it or of a later one was polled, so
-// among unsignaled requests every so often one must be signaled. What is posted in
-// StateError completes with WCFlushError.
+// Of unsignaled requests nothing is heard, so every so often one must be signaled, to know
+// that they are done. A slot of the queue comes back when the device is done with it, on
+// rxe and siw before its completion is polled: it is for the program to have no more
+// requests open than the completion queue has room for. What is posted in StateError
+// completes with WCFlushError.
 //
 // Errors: ErrQueueFull when the queue has no room for more; ErrInvalid; ErrNotSupported for
 // an operation that [QP.Supports] denies; net.ErrClosed; EINVAL while the queue pair is not
 // in state RTS or beyond. Source: ibv_post_send(3).
 func (q *QP) PostSend(wrs []SendWR) (int, error) {
 	q.sqMu.Lock()
-	defer q.sqMu.Unlock()
 	n, err := q.putSends(wrs)
+	var rung error
 	if n > 0 {
-		var rung error
-		if n, rung = q.ring(n); rung != nil {
-			err = rung
-		}
+		rung = q.ring()
+	}
+	q.sqMu.Unlock()
+	if rung != nil || err != nil {
+		return q.posted(n, err, rung)
+	}
+	return n, nil
+}
+
+// posted is the answer to a post of which n requests reached the queue.
+func (q *QP) posted(n int, err, rung error) (int, error) {
+	if rung != nil && q.iWARP() {
+		q.bury() // the connection has ended: what was posted completes so
+		rung = nil
+	}
+	if rung != nil {
+		err = q.explainRing(rung)
 	}
 	if err != nil {
 		return n, q.postError("post send", n, err)
@@ -61,7 +76,7 @@ func (q *QP) canSend() error {
 	switch {
 	case !q.rings.open():
 		return errClosed
-	case q.State() < StateRTS && !q.iWARP(): // the kernel would refuse the doorbell, not the request
+	case q.State() < StateRTS: // the kernel would refuse the doorbell, not the request
 		return errNotRTS
 	}
 	return nil

@@ -12,6 +12,9 @@ import (
 // Modify changes the attributes that mask names, and with QPAttrState the state. The mask
 // is checked against the transition first, so that an error names the attribute.
 //
+// On iWARP the kernel's connection manager brings the queue pair to RTS: to modify it to RTS
+// only notes here that it has, which package rdmacm does.
+//
 // The kernel finds the peer's link-layer address on the way to RTR, which can block for
 // about a second, uninterruptibly. Errors: ErrInvalid with the attribute; EINVAL from the
 // kernel (for one an empty GID table entry); ENODEV, ENETUNREACH and the like if the peer
@@ -36,6 +39,10 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if err := q.checkStep(from, to, mask); err != nil {
 		return &Error{Op: op, Object: object, Err: err}
 	}
+	if q.iWARP() && to == StateRTS {
+		q.state.Store(uint32(to))
+		return nil
+	}
 	in := q.modifyRequest(attr, mask)
 	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil {
 		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: modifyHint(err, to)}
@@ -53,7 +60,7 @@ func (q *QP) checkStep(from, to QPState, mask QPAttrMask) error {
 	switch {
 	case !q.iWARP():
 		return q.typ.checkStep(from, to, mask)
-	case to == StateRTR || to == StateRTS && from < StateRTS:
+	case to == StateRTR:
 		return fmt.Errorf("%w: on iWARP a queue pair is connected by rdma_cm only (package rdmacm)", ErrNotSupported)
 	}
 	return nil

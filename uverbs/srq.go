@@ -186,8 +186,13 @@ func (s *SRQ) resize(in *abi.IbUverbsModifySrq) error {
 		return err
 	}
 	old := s.ring
-	s.ring, s.maxWR = srqRing{rxe: bigger}, in.MaxWr
-	return old.close()
+	s.ring = srqRing{rxe: bigger}
+	if err := old.close(); err != nil {
+		return err
+	}
+	now, err := s.query()
+	s.maxWR = now.MaxWR
+	return err
 }
 
 // Query asks for the attributes. Source: ibv_query_srq(3).
@@ -197,12 +202,15 @@ func (s *SRQ) Query() (SRQAttr, error) {
 		return SRQAttr{}, err
 	}
 	defer s.end()
+	a, err := s.query()
+	return a, wrap(op, s.device, err)
+}
+
+func (s *SRQ) query() (SRQAttr, error) {
 	in := abi.IbUverbsQuerySrq{SrqHandle: s.handle}
 	var r abi.IbUverbsQuerySrqResp
-	if err := s.pd.ctx.k.invoke(uapi.QuerySRQ, uapi.Bytes(&in), uapi.Bytes(&r)); err != nil {
-		return SRQAttr{}, wrap(op, s.device, err)
-	}
-	return SRQAttr{MaxWR: r.MaxWr, MaxSGE: r.MaxSge, Limit: r.SrqLimit}, nil
+	err := s.pd.ctx.k.invoke(uapi.QuerySRQ, uapi.Bytes(&in), uapi.Bytes(&r))
+	return SRQAttr{MaxWR: r.MaxWr, MaxSGE: r.MaxSge, Limit: r.SrqLimit}, err
 }
 
 // Close destroys the queue. It fails with ErrBusy while queue pairs receive from it.
