@@ -95,11 +95,13 @@ var (
 // TestNames: what the pages name is there.
 func TestNames(t *testing.T) {
 	known := map[string]bool{}
-	for _, pkg := range []string{"rdmacm", "uverbs"} {
-		exported(t, pkg, known)
+	for _, path := range []string{"rdmacm", "internal/provider", "uverbs"} {
+		exported(t, path, known)
 	}
-	if !known["rdmacm.Listener.Accept"] || !known["uverbs.ErrBusy"] {
-		t.Fatal("the packages were not read right")
+	for _, name := range []string{"rdmacm.Listener.Accept", "uverbs.ErrBusy", "uverbs.WC.Imm", "uverbs.Opcode.String", "uverbs.SGE.LKey"} {
+		if !known[name] {
+			t.Fatalf("the packages were not read right: %s is missing", name)
+		}
 	}
 	for name, text := range pages(t) {
 		for _, code := range inCode.FindAllString(text, -1) {
@@ -113,10 +115,12 @@ func TestNames(t *testing.T) {
 }
 
 // exported adds the names of a package: constants, variables, functions, types, and the
-// methods of types.
-func exported(t *testing.T, pkg string, known map[string]bool) {
+// methods and fields of types. A type that is another name of one of a package read before
+// has what that one has.
+func exported(t *testing.T, path string, known map[string]bool) {
 	t.Helper()
-	names, err := filepath.Glob("../" + pkg + "/*.go")
+	pkg := filepath.Base(path)
+	names, err := filepath.Glob("../" + path + "/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +143,8 @@ func exported(t *testing.T, pkg string, known map[string]bool) {
 	for _, typ := range p.Types {
 		known[pkg+"."+typ.Name] = true
 		values = append(append(values, typ.Consts...), typ.Vars...)
-		for _, f := range typ.Methods {
-			known[pkg+"."+typ.Name+"."+f.Name] = true
+		for _, name := range members(typ, known) {
+			known[pkg+"."+typ.Name+"."+name] = true
 		}
 		p.Funcs = append(p.Funcs, typ.Funcs...)
 	}
@@ -152,4 +156,35 @@ func exported(t *testing.T, pkg string, known map[string]bool) {
 			known[pkg+"."+n] = true
 		}
 	}
+}
+
+// members are the methods and fields of a type.
+func members(typ *doc.Type, known map[string]bool) (names []string) {
+	for _, f := range typ.Methods {
+		names = append(names, f.Name)
+	}
+	for _, s := range typ.Decl.Specs {
+		spec, ok := s.(*ast.TypeSpec)
+		if !ok || spec.Name.Name != typ.Name {
+			continue
+		}
+		switch is := spec.Type.(type) {
+		case *ast.StructType:
+			for _, f := range is.Fields.List {
+				for _, n := range f.Names {
+					names = append(names, n.Name)
+				}
+			}
+		case *ast.SelectorExpr:
+			if from, ok := is.X.(*ast.Ident); ok && spec.Assign.IsValid() {
+				prefix := from.Name + "." + is.Sel.Name + "."
+				for name := range known {
+					if member, ok := strings.CutPrefix(name, prefix); ok {
+						names = append(names, member)
+					}
+				}
+			}
+		}
+	}
+	return names
 }

@@ -92,11 +92,13 @@ func gone(err error) error {
 }
 
 // handshakeOver recognises the kernel's word for a handshake that the other side has ended:
-// EINVAL, because the connection manager has left the state that the next step would need. A
-// uverbs error is not that: there EINVAL is about the queue pair.
+// EINVAL, because the connection manager has left the state that the next step would need, or
+// on iWARP ECONNRESET, because the TCP connection is closed. A uverbs error is not that: there
+// EINVAL is about the queue pair.
 func handshakeOver(err error) bool {
 	var below *uverbs.Error
-	return errors.Is(err, syscall.EINVAL) && !errors.As(err, &below)
+	over := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ECONNRESET)
+	return over && !errors.As(err, &below)
 }
 
 // Reject turns a connection request down; the client gets a [RejectedError] with private as

@@ -11,14 +11,14 @@ import (
 
 // TestLinks makes a software device, finds it, and deletes it again.
 func TestLinks(t *testing.T) {
-	testutil.Device(t)
+	typ := testutil.Device(t).Driver()
 	if os.Getenv("RDMA_LAB") != "1" {
 		testutil.Skip(t, "a machine whose devices may be changed", "run: make lab RUN=Links")
 	}
 	const name = "any.name-0"
 	sys := discover.Host()
-	testutil.Must(t, sys.AddLink(name, "rxe", "lo"))
-	if err := sys.AddLink(name, "rxe", "lo"); err == nil {
+	testutil.Must(t, sys.AddLink(name, typ, "lo"))
+	if err := sys.AddLink(name, typ, "lo"); err == nil {
 		t.Error("the same link was made twice")
 	}
 	devs, err := sys.Devices()

@@ -70,22 +70,52 @@ func (ch *CompChannel) Close() error {
 	})
 }
 
+// NextEvent waits for an event of any completion queue of the channel that was armed, and
+// returns the queue, which is to be polled until it is empty and armed again. It returns
+// early when ctx ends, or with net.ErrClosed when the channel is closed. Events are
+// acknowledged inside.
+//
+// It is for programs that arm by themselves: one goroutine that serves many queues, or that
+// waits for solicited completions only. Most want [CQ.Wait], which does not mix with it on
+// the same channel: each would take the other's events. Source: ibv_get_cq_event(3).
+func (ch *CompChannel) NextEvent(ctx context.Context) (*CQ, error) {
+	const op = "wait for completion event"
+	select {
+	case ch.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, wrap(op, ch.device, ctx.Err())
+	}
+	defer func() { <-ch.turn }()
+	for {
+		q, err := ch.event(ctx)
+		if q != nil || err != nil {
+			return q, wrap(op, ch.device, err)
+		}
+	}
+}
+
 // read waits for one event and hands it to its completion queue. It ends with ctx, and
 // with interrupted. The caller has the turn.
 func (ch *CompChannel) read(ctx, interrupted context.Context) error {
-	ctx = ch.either(ctx, interrupted)
+	_, err := ch.event(ch.either(ctx, interrupted))
+	return err
+}
+
+// event reads one event and notes it at its queue, which is nil if it was closed meanwhile.
+func (ch *CompChannel) event(ctx context.Context) (*CQ, error) {
 	var e abi.IbUverbsCompEventDesc
 	n, err := ch.file.Read(ctx, uapi.Bytes(&e))
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case n != len(uapi.Bytes(&e)):
-		return syscall.EIO
+		return nil, syscall.EIO
 	}
-	if q, ok := ch.ctx.objects.get(e.CqHandle).(*CQ); ok {
+	q, ok := ch.ctx.objects.get(e.CqHandle).(*CQ)
+	if ok {
 		q.signal()
 	}
-	return nil
+	return q, nil
 }
 
 // either returns a context that ends with ctx and with interrupted. It is kept for the next

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"fmt"
 
+	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
 )
 
@@ -60,6 +61,18 @@ func (d *Device) NodeGUID() uint64 { return d.info.NodeGUID }
 
 // NumPorts is the number of ports; they count from 1.
 func (d *Device) NumPorts() int { return d.info.Ports }
+
+// NodeType is what the device is: "CA" (channel adapter: InfiniBand, RoCE), "RNIC" (iWARP),
+// or a number. Source: ibv_node_type_str(3).
+func (d *Device) NodeType() string {
+	switch d.info.NodeType {
+	case abi.RDMA_NODE_IB_CA:
+		return "CA"
+	case abi.RDMA_NODE_RNIC:
+		return "RNIC"
+	}
+	return utoa(uint32(d.info.NodeType))
+}
 
 // Firmware is the version of the device's firmware, "" if there is none.
 func (d *Device) Firmware() string { return d.info.Firmware }

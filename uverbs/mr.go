@@ -40,8 +40,9 @@ const coreOptionalAccess = abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS
 type MR struct {
 	object
 	pd     *PD
-	mem    []byte
-	addr   uint64
+	mem    []byte // nil for memory of another device
+	size   int
+	addr   uint64          // as work requests and peers name the first byte
 	pages  []byte          // mapped by this package, nil for the caller's memory
 	pinned *runtime.Pinner // for the caller's memory
 	handle uint32
@@ -65,7 +66,7 @@ func (p *PD) AllocMR(size int, access AccessFlags) (*MR, error) {
 	if err != nil {
 		return nil, wrap(op, p.device, err)
 	}
-	mr := &MR{mem: pages[:size:size], pages: pages}
+	mr := &MR{mem: pages[:size:size], addr: uapi.Addr(pages), pages: pages}
 	if err := p.register(mr, access); err != nil {
 		uapi.FreePages(pages)
 		return nil, err
@@ -82,10 +83,18 @@ func (p *PD) AllocMR(size int, access AccessFlags) (*MR, error) {
 // Errors: as AllocMR; EFAULT if b is not writable and access asks for writing. Source:
 // ibv_reg_mr(3).
 func (p *PD) RegMR(b []byte, access AccessFlags) (*MR, error) {
+	return p.RegMRAt(b, uapi.Addr(b), access)
+}
+
+// RegMRAt is RegMR for memory that work requests and peers name by addresses from iova on,
+// not by those that it has in this process. iova has the same offset within a page as b.
+//
+// Errors: as RegMR; EINVAL if the offsets differ. Source: ibv_reg_mr_iova(3).
+func (p *PD) RegMRAt(b []byte, iova uint64, access AccessFlags) (*MR, error) {
 	if len(b) == 0 {
 		return nil, invalid("register memory region", p.device, "no memory: a region holds at least one byte")
 	}
-	mr := &MR{mem: b[:len(b):len(b)], pinned: p.ctx.k.pin(b)}
+	mr := &MR{mem: b[:len(b):len(b)], addr: iova, pinned: p.ctx.k.pin(b)}
 	if err := p.register(mr, access); err != nil {
 		p.ctx.k.unpin(mr.pinned)
 		return nil, err
@@ -105,9 +114,9 @@ func (p *PD) register(mr *MR, access AccessFlags) error {
 		return err
 	}
 	defer p.end()
-	mr.addr = uapi.Addr(mr.mem)
+	mr.size = len(mr.mem)
 	in := abi.IbUverbsRegMr{
-		Start: mr.addr, HcaVa: mr.addr, Length: uint64(len(mr.mem)), PdHandle: p.handle, AccessFlags: uint32(access),
+		Start: uapi.Addr(mr.mem), HcaVa: mr.addr, Length: uint64(len(mr.mem)), PdHandle: p.handle, AccessFlags: uint32(access),
 	}
 	var resp abi.IbUverbsRegMrResp
 	drvIn, drvOut := p.ctx.k.planMR()
@@ -137,11 +146,12 @@ func regHint(err error, size int, access AccessFlags) string {
 	return hint(err)
 }
 
-// Bytes is the memory itself. It must not be used after Close.
+// Bytes is the memory itself, nil if it is not this process's. It must not be used after
+// Close.
 func (m *MR) Bytes() []byte { return m.mem }
 
 // Len is the length in bytes.
-func (m *MR) Len() int { return len(m.mem) }
+func (m *MR) Len() int { return m.size }
 
 // Addr is the address of the first byte, as work requests and peers name it.
 func (m *MR) Addr() uint64 { return m.addr }
@@ -160,7 +170,7 @@ const outside = math.MaxUint32
 // SGE describes n bytes at offset off as a piece of a work request. A piece that is not
 // within the region is refused when it is posted.
 func (m *MR) SGE(off, n int) SGE {
-	if off < 0 || n < 0 || off > len(m.mem) || n > len(m.mem)-off || n >= outside {
+	if off < 0 || n < 0 || off > m.size || n > m.size-off || n >= outside {
 		return SGE{Length: outside}
 	}
 	return SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"syscall"
 
@@ -80,7 +81,7 @@ func (m *MR) Reregister(flags ReregFlags, pd *PD, mem []byte, access AccessFlags
 // replace lets go of the memory that the region had.
 func (m *MR) replace(mem []byte, pinned *runtime.Pinner) error {
 	was, pages := m.pinned, m.pages
-	m.mem, m.addr, m.pinned, m.pages = mem[:len(mem):len(mem)], uapi.Addr(mem), pinned, nil
+	m.mem, m.size, m.addr, m.pinned, m.pages = mem[:len(mem):len(mem)], len(mem), uapi.Addr(mem), pinned, nil
 	if was != nil {
 		m.pd.ctx.k.unpin(was)
 	}
@@ -103,14 +104,14 @@ func (a AccessFlags) remoteWithoutLocal() bool {
 
 // RegDMABuf registers length bytes, at offset, of a dma-buf (memory of another device, such
 // as a GPU). Peers address it from iova on, which must have the same offset within a page.
-// The region has no Bytes; its pieces are made by hand.
+// The region has no Bytes.
 //
 // Errors: ErrNotSupported on devices that cannot, which the software devices are, and
 // before Linux 5.12. Source: ibv_reg_dmabuf_mr(3).
 func (p *PD) RegDMABuf(fd int, offset, length, iova uint64, access AccessFlags) (*MR, error) {
 	const op = "register dma-buf memory region"
 	switch {
-	case fd < 0 || length == 0:
+	case fd < 0 || length == 0 || length > math.MaxInt:
 		return nil, invalid(op, p.device, "descriptor %d, %d bytes", fd, length)
 	case access.remoteWithoutLocal():
 		return nil, invalid(op, p.device, "remote write and atomic access need local write access")
@@ -119,7 +120,7 @@ func (p *PD) RegDMABuf(fd int, offset, length, iova uint64, access AccessFlags) 
 		return nil, err
 	}
 	defer p.end()
-	mr := &MR{object: object{kind: "memory region", device: p.device}, pd: p, addr: iova}
+	mr := &MR{object: object{kind: "memory region", device: p.device}, pd: p, addr: iova, size: int(length)}
 	cmd := p.ctx.k.command(uapi.RegDMABufMR).
 		New(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE).
 		Use(abi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, p.handle).

@@ -123,6 +123,13 @@ type PortAttr struct {
 	PhysState          uint8
 	Ethernet           bool // the link layer
 	BadPKeys, BadQKeys uint32
+
+	// InfiniBand only.
+	LMC, MaxVL, SMSL uint8
+	SubnetTimeout    uint8
+	InitTypeReply    uint8
+	GRHRequired      bool // every path needs a global routing header
+	CapFlags2        uint16
 }
 
 // QueryPort describes a port; ports count from 1. Source: ibv_query_port(3).
@@ -145,6 +152,8 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) {
 		GIDTableLen: int(l.GidTblLen), PKeyTableLen: int(l.PkeyTblLen), LID: l.Lid, SMLID: l.SmLid,
 		CapFlags: l.PortCapFlags, ActiveWidth: l.ActiveWidth, ActiveSpeed: max(r.ActiveSpeedEx, uint32(l.ActiveSpeed)),
 		PhysState: l.PhysState, Ethernet: l.LinkLayer == 2, BadPKeys: l.BadPkeyCntr, BadQKeys: l.QkeyViolCntr,
+		LMC: l.Lmc, MaxVL: l.MaxVlNum, SMSL: l.SmSl, SubnetTimeout: l.SubnetTimeout, InitTypeReply: l.InitTypeReply,
+		GRHRequired: l.Flags&abi.IB_UVERBS_QPF_GRH_REQUIRED != 0, CapFlags2: r.PortCapFlags2,
 	}, nil
 }
 

@@ -14,6 +14,10 @@ type SRQInitAttr struct {
 	MaxWR  uint32 // work requests it must hold
 	MaxSGE uint32 // pieces a work request
 	Limit  uint32 // see SRQAttr
+
+	// SingleGoroutine is the program's promise that one goroutine at a time uses the
+	// queue, also to close it. The queue then takes no lock.
+	SingleGoroutine bool
 }
 
 // SRQAttr are the attributes of a shared receive queue: struct ibv_srq_attr.
@@ -33,7 +37,7 @@ const (
 )
 
 // SRQ is a shared receive queue: queue pairs made with it take their receives from it. It is
-// safe for concurrent use. Receives complete in the completion queue of the pair that
+// safe for concurrent use, unless made with SingleGoroutine. Receives complete in the completion queue of the pair that
 // used them, in any order between pairs.
 type SRQ struct {
 	object
@@ -61,6 +65,7 @@ func (p *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
 	}
 	defer p.end()
 	s := &SRQ{object: object{kind: "shared receive queue", device: p.device}, pd: p}
+	s.mu.off = attr.SingleGoroutine
 	if err := s.adopt(s, &p.object); err != nil {
 		return nil, err
 	}

@@ -62,22 +62,25 @@ func (q *CQ) Next(wc *provider.WC) (bool, error) {
 // it, until Release.
 func (q *CQ) Advance() (bool, error) {
 	r := q.ring
-	for {
+	for n := uint32(0); n <= r.mask; n++ { // once round, whatever is done to the index meanwhile
 		prod := mmio.LoadAcquire32(r.producer)
 		if prod > r.mask {
 			return false, provider.ErrCorrupt
 		}
-		if prod == r.own {
+		at := r.own
+		if prod == at {
 			return false, nil
 		}
-		e := (*abi.IbUverbsWc)(r.slot(r.own))
-		r.own = mmio.Next(r.own, r.mask)
-		if e.Status == dead {
-			continue
+		e := (*abi.IbUverbsWc)(r.slot(at))
+		if r.own = mmio.Next(at, r.mask); e.Status != dead {
+			q.cur = e
+			return true, nil
 		}
-		q.cur = e
-		return true, nil
+		if r.shown == at { // else Release does it, with those before
+			r.release()
+		}
 	}
+	return false, nil
 }
 
 // ID is the work request's number.

@@ -27,7 +27,7 @@ type ring struct {
 	shift    uint32
 	mask     uint32
 	own      uint32 // the index that this side moves
-	shown    uint32 // what of it the kernel has seen, where this side is the producer
+	shown    uint32 // what of it the kernel has been shown
 }
 
 // newRing attaches to a mapped queue whose slots hold at least slotSize bytes.
@@ -77,6 +77,9 @@ func (r *ring) resume(index *uint32) {
 }
 
 // release gives all slots before the own index back to the kernel.
-func (r *ring) release() { mmio.StoreRelease32(r.consumer, r.own) }
+func (r *ring) release() {
+	mmio.StoreRelease32(r.consumer, r.own)
+	r.shown = r.own
+}
 
 func (r *ring) close() error { return r.region.Close() }
