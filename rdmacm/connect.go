@@ -131,6 +131,9 @@ func (id *ID) reject(private []byte) error {
 // queue pair to RTS. Source: rdma_establish(3).
 func (id *ID) Establish() error {
 	return id.do("establish", id.RemoteAddr(), func() error {
+		if id.state == stateEnded { // and was reported so, once
+			return invalidError("the connection has ended")
+		}
 		if err := id.establish(); err != nil {
 			return err
 		}

@@ -50,8 +50,8 @@ func TestPrivateDataLimitIWARP(t *testing.T) {
 	s.put(id.kid, EventRouteResolved, 0)
 	next(t, id.ch)
 	p := ConnParam{PrivateData: make([]byte, 256), ResponderResources: None, InitiatorDepth: None}
-	mustBe(t, "connect", id.Connect(p), ErrInvalid, "up to 255")
-	p.PrivateData = p.PrivateData[:255]
+	mustBe(t, "connect", id.Connect(p), ErrInvalid, "up to 251")
+	p.PrivateData = p.PrivateData[:251]
 	if err := id.Connect(p); err != nil {
 		t.Error(err)
 	}

@@ -69,13 +69,13 @@ func (e *endpoint) resolve(ctx context.Context, addr netip.AddrPort, o *Options)
 	if err := e.id.ResolveAddr(o.Source, addr, o.Timeout); err != nil {
 		return err
 	}
-	if _, err := e.await(ctx); err != nil {
+	if _, err := e.await(ctx, EventAddrResolved); err != nil {
 		return wrap(opResolve, addr, err)
 	}
 	if err := e.id.ResolveRoute(o.Timeout); err != nil {
 		return err
 	}
-	_, err := e.await(ctx)
+	_, err := e.await(ctx, EventRouteResolved)
 	return wrap(opRoute, addr, err)
 }
 
@@ -83,7 +83,7 @@ func (c *Conn) connect(ctx context.Context, p *ConnParam) error {
 	if err := c.ep.id.Connect(*p); err != nil {
 		return err
 	}
-	ev, err := c.ep.await(ctx)
+	ev, err := c.ep.await(ctx, EventEstablished)
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,9 @@ func (id *ID) handleEstablished() bool {
 	if id.state != stateConnecting {
 		return false
 	}
+	if id.qp != nil && !id.iwarp() && id.qp.State() < uverbs.StateRTS {
+		return false // there is nothing to send with: who dials has to see the response first
+	}
 	id.state = stateEstablished
 	id.refresh()
 	if id.qp != nil && id.iwarp() {

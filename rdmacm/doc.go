@@ -67,13 +67,21 @@
 // Each message of the handshake carries a few bytes between the two programs:
 //
 //	              InfiniBand, RoCE   iWARP
-//	Connect       56                 255
-//	Accept        196                255
-//	Reject        148                255
+//	Connect       56                 251
+//	Accept        196                251
+//	Reject        148                251
 //
 // More is refused with the limit in the error. On InfiniBand and RoCE the receiver always
 // gets the full size, padded with zeros, also if the sender gave none: what has a length has
 // to carry it itself. It comes from a peer that may be anybody. Check all of it.
+//
+// # iWARP
+//
+// Some devices (siw here) run over TCP. There the kernel moves the queue pair by itself; the
+// side that connects has to send the first message, or the other side's may break the
+// connection; a message for which no receive is posted ends it, as nobody waits for a
+// receiver that is not ready. RDMA READs and WRITEs are limited by the peer's keys alone:
+// siw does not look at the access flags of a region that is read.
 //
 // # Addresses
 //

@@ -57,13 +57,18 @@ func ended(ev *Event) error {
 	return &Error{Op: opConn, Addr: text(ev.ID.RemoteAddr()), Err: ErrDisconnected}
 }
 
-// await waits for the next event of the handshake, which is to be good news.
-func (e *endpoint) await(ctx context.Context) (*Event, error) {
-	ev, err := e.step(ctx)
-	if err != nil {
-		return nil, err
+// await waits for the event that the present step of the handshake ends with, or for bad
+// news. What is neither, for one an answer that the kernel repeats, is passed over.
+func (e *endpoint) await(ctx context.Context, want EventType) (*Event, error) {
+	for {
+		ev, err := e.step(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if ev.Err != nil || ev.Type == want {
+			return ev, e.hub.ch.hinted(ev.Err, netip.AddrPort{})
+		}
 	}
-	return ev, e.hub.ch.hinted(ev.Err, netip.AddrPort{})
 }
 
 func (e *endpoint) step(ctx context.Context) (*Event, error) {

@@ -88,7 +88,7 @@ func (c *Conn) accept(ctx context.Context, p *ConnParam) error {
 	if err := c.ep.id.Accept(*p); err != nil {
 		return err
 	}
-	_, err := c.ep.await(ctx)
+	_, err := c.ep.await(ctx, EventEstablished)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrRequestGone) {
 		err = fmt.Errorf("%w: %w", ErrRequestGone, err)
 	}

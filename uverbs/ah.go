@@ -55,7 +55,7 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	}
 	h := &AH{
 		object: object{kind: "address handle", device: p.device}, pd: p, handle: resp.AhHandle, attr: *attr,
-		av: &provider.AV{PD: p.handle, MTU: uint32(port.ActiveMTU.Bytes())},
+		av: &provider.AV{PD: p, MTU: uint32(port.ActiveMTU.Bytes())},
 	}
 	if err := h.fill(&plan); err != nil {
 		h.destroy()

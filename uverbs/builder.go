@@ -109,7 +109,7 @@ func (b *SendBuilder) FetchAdd(id uint64, flags SendFlags, addr uint64, rkey uin
 	return b
 }
 
-// AtomicWrite is OpAtomicWrite.
+// AtomicWrite is OpAtomicWrite; its 8 bytes are inline.
 func (b *SendBuilder) AtomicWrite(id uint64, flags SendFlags, addr uint64, rkey uint32) *SendBuilder {
 	return b.remote(OpAtomicWrite, id, flags, addr, rkey)
 }

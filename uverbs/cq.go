@@ -80,18 +80,18 @@ func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 		ctx:    c, ch: ch, spins: spins(), events: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	q.mu.off = attr.SingleGoroutine
-	q.id = c.objects.put(q)
-	if err := q.create(attr); err != nil {
-		c.objects.drop(q.id)
-		return nil, wrap(op, c.device, err)
-	}
 	parents := []*object{&c.object}
 	if ch != nil {
 		parents = append(parents, &ch.object)
 	}
-	if err := q.adopt(q, parents...); err != nil {
-		q.destroy()
+	if err := q.adopt(q, parents...); err != nil { // first: the channel stays open while the kernel looks at it
 		return nil, err
+	}
+	q.id = c.objects.put(q)
+	if err := q.create(attr); err != nil {
+		c.objects.drop(q.id)
+		q.orphan(q)
+		return nil, wrap(op, c.device, err)
 	}
 	return q, nil
 }

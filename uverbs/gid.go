@@ -41,17 +41,22 @@ type GIDEntry struct {
 	IfIndex int // of the network interface, in that interface's namespace; 0 if there is none
 }
 
+// maxPort is the last port that the kernel's queries can name.
+const maxPort = 255
+
 // GIDTable lists the non-empty entries of the GID tables of all ports. The tables change
 // with the addresses of the network interfaces.
 func (c *Context) GIDTable() ([]GIDEntry, error) {
 	const op = "query GID table"
+	size := len(uapi.Bytes(new(abi.IbUverbsGidEntry)))
+	most := (uapi.NoLimit - 1) / size // an attribute's length has 16 bits: large tables are cut to what fits
 	total := 0
-	for port := 1; port <= c.dev.NumPorts(); port++ {
+	for port := 1; port <= min(c.dev.NumPorts(), maxPort) && total < most; port++ {
 		a, err := c.QueryPort(uint8(port))
 		if err != nil {
 			return nil, err
 		}
-		total += a.GIDTableLen
+		total = min(total+a.GIDTableLen, most)
 	}
 	if total == 0 {
 		return nil, nil
@@ -62,9 +67,6 @@ func (c *Context) GIDTable() ([]GIDEntry, error) {
 	defer c.end()
 	raw := make([]abi.IbUverbsGidEntry, total)
 	var n uint64
-	size := len(uapi.Bytes(&raw[0]))
-	// An attribute's length has 16 bits: large tables are cut to what fits.
-	raw = raw[:min(total, (uapi.NoLimit-1)/size)]
 	cmd := c.k.command(uapi.QueryGIDTable).
 		Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, uint64(size)).
 		Out(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, uapi.SliceBytes(raw)).

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 )
 
@@ -74,6 +75,9 @@ func (c *Context) AHAttrFromWC(wc *WC, grh []byte, port uint8) (AHAttr, error) {
 		return AHAttr{}, err
 	}
 	own, err := c.gidFor(table, port, h.DGID)
+	if err == nil && own.Index > math.MaxUint8 {
+		err = invalid(op, c.device, "an address handle cannot name index %d of the GID table", own.Index)
+	}
 	if err != nil {
 		return AHAttr{}, err
 	}

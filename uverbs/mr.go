@@ -185,11 +185,13 @@ func (m *MR) Close() error {
 		if err := m.destroy(); err != nil {
 			return err
 		}
-		if m.pinned != nil {
+		switch {
+		case m.pinned != nil:
 			m.pd.ctx.k.unpin(m.pinned)
-			return nil
+		case m.pages != nil:
+			return uapi.FreePages(m.pages)
 		}
-		return uapi.FreePages(m.pages)
+		return nil // a dma-buf is somebody else's
 	})
 }
 

@@ -53,6 +53,9 @@ func (m *MR) Reregister(flags ReregFlags, pd *PD, mem []byte, access AccessFlags
 	}
 	if flags&ReregPD != 0 {
 		if err := pd.add(m); err != nil {
+			if pinned != nil {
+				m.pd.ctx.k.unpin(pinned)
+			}
 			return err
 		}
 		in.PdHandle = pd.handle

@@ -28,7 +28,7 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 	case QPTypeRC:
 		set &= opsRC
 	}
-	if set&(1<<OpFlush|1<<OpAtomicWrite) == 0 {
+	if set&(1<<OpFlush|1<<OpAtomicWrite|1<<OpBindMW) == 0 {
 		return set, nil
 	}
 	caps, err := c.capFlags()
@@ -41,6 +41,9 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 	if caps&abi.IB_UVERBS_DEVICE_ATOMIC_WRITE == 0 {
 		set &^= 1 << OpAtomicWrite
 	}
+	if caps&(abi.IB_UVERBS_DEVICE_MEM_WINDOW|abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2A|abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B) == 0 {
+		set &^= 1 << OpBindMW
+	}
 	return set, nil
 }
 
@@ -49,7 +52,7 @@ func (c *Context) capFlags() (uint64, error) {
 	c.capsOnce.Do(func() {
 		var a DeviceAttr
 		a, c.capsErr = c.QueryDevice()
-		c.caps = a.CapFlagsEx
+		c.caps = a.CapFlagsEx | uint64(a.CapFlags)
 	})
 	return c.caps, c.capsErr
 }
@@ -68,7 +71,7 @@ func (q *QP) notSupported(op Opcode) error {
 	case q.typ == QPTypeUD && !op.In(opsUD), q.typ == QPTypeUC && !op.In(opsUC):
 		why = fmt.Sprintf("a queue pair of type %v", q.typ)
 	case op.In(q.ctx.prov.ops):
-		why = "this kernel's driver (rxe has it from Linux 6.3 on)"
+		why = "this kernel's driver (rxe has FLUSH and ATOMIC WRITE from Linux 6.3 on, memory windows from 5.14 on)"
 	}
 	return fmt.Errorf("%w: %s has no %v", ErrNotSupported, why, op)
 }

@@ -133,8 +133,8 @@ func (q *QP) checkSpecial(wr *SendWR, total uint32) error {
 			return errAtomicSize
 		}
 	case OpAtomicWrite:
-		if total != 8 {
-			return errAtomicSize
+		if total != 8 || wr.Flags&SendInline == 0 {
+			return errAtomicWrite
 		}
 	case OpBindMW:
 		if wr.Bind == nil {
@@ -152,7 +152,7 @@ func (q *QP) checkSpecial(wr *SendWR, total uint32) error {
 	switch {
 	case wr.Dest.AV == nil:
 		return errNoDest
-	case wr.Dest.AV.PD != q.pd.handle:
+	case wr.Dest.AV.PD != any(q.pd):
 		return errOtherDomain
 	case total > wr.Dest.AV.MTU:
 		return errDatagram
@@ -243,6 +243,7 @@ var (
 	errOutside      = fmt.Errorf("%w: a piece is not within its memory region", ErrInvalid)
 	errLength       = fmt.Errorf("%w: more than 2 GiB in one message", ErrInvalid)
 	errAtomicSize   = fmt.Errorf("%w: an atomic operation works on one piece of 8 bytes", ErrInvalid)
+	errAtomicWrite  = fmt.Errorf("%w: an ATOMIC WRITE carries its 8 bytes inline", ErrInvalid)
 	errNoBind       = fmt.Errorf("%w: OpBindMW without Bind", ErrInvalid)
 	errNoDataHere   = fmt.Errorf("%w: the operation takes no data", ErrInvalid)
 	errNoDest       = fmt.Errorf("%w: a datagram needs Dest, see AH.Dest", ErrInvalid)

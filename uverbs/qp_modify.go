@@ -70,8 +70,10 @@ func modifyHint(err error, to QPState) string {
 	switch {
 	case errors.Is(err, syscall.ENODEV) && to == StateRTR:
 		return "no interface of this device in this network namespace"
+	case errors.Is(err, syscall.ENODATA) && to == StateRTR:
+		return "SGIDIndex names an empty entry of the GID table"
 	case errors.Is(err, syscall.EINVAL) && to == StateRTR:
-		return "for one: SGIDIndex names an empty entry of the GID table, or PathMTU exceeds the port's"
+		return "for one: IsGlobal is missing, PortNum or SGIDIndex is out of range, or PathMTU exceeds the port's"
 	}
 	return hint(err)
 }

@@ -96,8 +96,8 @@ const (
 		QPAttrMaxDestRDAtomic | QPAttrMinRNRTimer
 )
 
-// IBTA volume 1, table 91. Every state may also go to RESET and to ERR, with nothing but
-// the state.
+// IBTA volume 1, table 91. Every state may also go to RESET, and but for RESET to ERR, with
+// nothing but the state.
 var (
 	stepsRC = []step{
 		{StateReset, StateInit, initUC, 0},
@@ -146,7 +146,7 @@ func (t QPType) steps() []step {
 // checkStep says which attribute is missing or too much, where the kernel only says EINVAL.
 func (t QPType) checkStep(from, to QPState, mask QPAttrMask) error {
 	mask &^= QPAttrState
-	if to == StateReset || to == StateError {
+	if to == StateReset || to == StateError && from != StateReset {
 		return judge(from, to, mask, 0, 0)
 	}
 	for _, s := range t.steps() {

@@ -151,7 +151,7 @@ func (s *SRQ) putRecvs(wrs []RecvWR) (int, error) {
 
 // Modify changes what mask names: the limit, and on devices that can the size.
 //
-// Errors: EINVAL for a limit above the size, or a size below what is posted;
+// Errors: EINVAL for a limit above the size; ErrInvalid for a size below what is posted;
 // ErrNotSupported where the device cannot resize. Source: ibv_modify_srq(3).
 func (s *SRQ) Modify(attr *SRQAttr, mask SRQAttrMask) error {
 	const op = "modify shared receive queue"
@@ -168,7 +168,12 @@ func (s *SRQ) Modify(attr *SRQAttr, mask SRQAttrMask) error {
 	if mask&SRQAttrMaxWR != 0 {
 		return wrap(op, s.device, s.resize(&in))
 	}
-	return wrap(op, s.device, s.pd.ctx.k.invoke(uapi.ModifySRQ, uapi.Bytes(&in), nil))
+	var drv []byte
+	if s.ring.rxe != nil { // which wants its part with any change
+		drv = rxe.NewResizePlan(nil, 0).In()
+	}
+	k := s.pd.ctx.k
+	return wrap(op, s.device, uapi.Invoke(k.file, k.driver, uapi.ModifySRQ, uapi.Bytes(&in), nil, drv, nil))
 }
 
 // resize moves to the queue that the kernel makes.
@@ -176,6 +181,11 @@ func (s *SRQ) resize(in *abi.IbUverbsModifySrq) error {
 	k := s.pd.ctx.k
 	if s.ring.rxe == nil {
 		return fmt.Errorf("%w: the device cannot resize a shared receive queue", ErrNotSupported)
+	}
+	// Kernels up to 6.1 at least lose the whole queue, and crash with the next message, if
+	// they have to refuse.
+	if n := s.ring.rxe.Posted(); in.MaxWr < n {
+		return fmt.Errorf("%w: %d work requests, %d are posted", ErrInvalid, in.MaxWr, n)
 	}
 	room, err := k.arena.Get()
 	if err != nil {
@@ -196,7 +206,9 @@ func (s *SRQ) resize(in *abi.IbUverbsModifySrq) error {
 		return err
 	}
 	now, err := s.query()
-	s.maxWR = now.MaxWR
+	if err == nil {
+		s.maxWR = now.MaxWR
+	}
 	return err
 }
 

@@ -22,7 +22,7 @@ const (
 	OpRDMARead        = provider.OpRDMARead        // from the peer's memory
 	OpCompareSwap     = provider.OpCompareSwap     // 8 bytes of the peer's: if they are CompareAdd they become Swap
 	OpFetchAdd        = provider.OpFetchAdd        // 8 bytes of the peer's: CompareAdd is added
-	OpAtomicWrite     = provider.OpAtomicWrite     // 8 bytes of the peer's change at once
+	OpAtomicWrite     = provider.OpAtomicWrite     // 8 bytes of the peer's change at once; they are inline
 	OpFlush           = provider.OpFlush           // what was written to the peer's memory gets as far as Flush says
 	OpBindMW          = provider.OpBindMW          // binds a memory window of type 2
 	OpLocalInvalidate = provider.OpLocalInvalidate // takes an own key away

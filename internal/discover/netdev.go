@@ -54,11 +54,14 @@ func portNetDevs(t Transport, index int) []string {
 }
 
 // gidNetDevs collects the interfaces of the GID tables that are in this
-// namespace.
+// namespace. The directory says which ports there are: a number that netlink gave
+// would have to be trusted to be small.
 func (s *System) gidNetDevs(d *Device) []string {
 	local := s.localInterfaces()
+	ports, _ := numbered(filepath.Join(s.ibdev(d), "ports"), "")
 	var names []string
-	for port := 1; port <= d.Ports; port++ {
+	for _, number := range ports {
+		port, _ := strconv.Atoi(number)
 		count, _ := s.GIDCount(d, port)
 		for i := range count {
 			name, err := readValue(filepath.Join(s.port(d, port), "gid_attrs/ndevs", strconv.Itoa(i)))

@@ -141,6 +141,6 @@ type RecvWR struct {
 type AV struct {
 	Number uint32   // the kernel's number of the address handle, 0 if the kernel gives none
 	MTU    uint32   // longest datagram in bytes
-	PD     uint32   // the kernel's handle of the protection domain
+	PD     any      // the protection domain of the address handle
 	Raw    [96]byte // the driver's encoding of the whole way, where the number does not do
 }

@@ -454,6 +454,9 @@ func FuzzSharedReceiveQueue(f *testing.F) {
 			}
 			p.post(q.rq, 0, func() error { return q.Recv(&wr, 0) })
 			q.PublishRecv()
+			if n := q.Posted(); n > q.rq.mask {
+				t.Errorf("%d of %d requests are posted", n, q.rq.mask)
+			}
 		}
 		bigger, err := NewResizePlan(resp, 0).Attach(h.mapper, maxSGE)
 		if err == nil {
