@@ -100,7 +100,7 @@ func decode(wc *provider.WC, e *abi.IbUverbsWc) {
 	wc.ByteLen = e.ByteLen
 	wc.QPNum = e.QpNum
 	wc.SrcQP = e.SrcQp
-	wc.Flags = provider.WCFlags(e.WcFlags)
+	wc.Flags = flags(e.WcFlags)
 	wc.PKeyIndex = e.PkeyIndex
 	wc.SLID = e.Slid
 	wc.SL = e.Sl
@@ -112,6 +112,13 @@ func decode(wc *provider.WC, e *abi.IbUverbsWc) {
 	case wc.Flags&provider.WCWithInv != 0:
 		wc.InvKey = *(*uint32)(unsafe.Pointer(&e.Ex))
 	}
+}
+
+// flags translates: the driver hands out the kernel's own bits (enum ib_wc_flags), in which
+// "invalidated" and "checksum is right" have each other's place in verbs.
+func flags(raw uint32) provider.WCFlags {
+	const invalidated, checksum = 1 << 2, 1 << 3
+	return provider.WCFlags(raw&^(invalidated|checksum) | raw&invalidated<<1 | raw&checksum>>1)
 }
 
 // Release gives the slots of all completions that Next returned back to the kernel.

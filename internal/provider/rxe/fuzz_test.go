@@ -274,12 +274,12 @@ func (p *plainCQ) compare(wc *provider.WC, e []byte) {
 	want := provider.WC{
 		ID: ne.Uint64(e), Status: provider.WCStatus(ne.Uint32(e[8:])), Opcode: provider.WCOpcode(ne.Uint32(e[12:])),
 		VendorErr: ne.Uint32(e[16:]), ByteLen: ne.Uint32(e[20:]), QPNum: ne.Uint32(e[28:]), SrcQP: ne.Uint32(e[32:]),
-		Flags: provider.WCFlags(flags), PKeyIndex: ne.Uint16(e[40:]), SLID: ne.Uint16(e[42:]), SL: e[44], PathBits: e[45],
+		Flags: provider.WCFlags(flags&^12 | flags&4<<1 | flags&8>>1), PKeyIndex: ne.Uint16(e[40:]), SLID: ne.Uint16(e[42:]), SL: e[44], PathBits: e[45],
 	}
 	switch {
 	case flags&2 != 0:
 		want.Imm = binary.BigEndian.Uint32(e[24:])
-	case flags&8 != 0:
+	case flags&4 != 0: // the kernel's bit of an invalidation
 		want.InvKey = ne.Uint32(e[24:])
 	}
 	if *wc != want {

@@ -37,7 +37,9 @@ type SRQ struct{ rq *ring }
 func (s *SRQ) Recv(wr *provider.RecvWR, total uint32) error { return putRecv(s.rq, wr, total) }
 
 // Posted is how many receive requests the kernel has not taken yet.
-func (s *SRQ) Posted() uint32 { return mmio.Used(s.rq.own, mmio.LoadAcquire32(s.rq.consumer), s.rq.mask) }
+func (s *SRQ) Posted() uint32 {
+	return mmio.Used(s.rq.own, mmio.LoadAcquire32(s.rq.consumer), s.rq.mask)
+}
 
 // PublishRecv shows the encoded receive requests to the kernel. There is no doorbell.
 func (s *SRQ) PublishRecv() { s.rq.publish() }
