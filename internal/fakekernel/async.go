@@ -7,8 +7,12 @@ import "github.com/pureverbs/rdma/abi"
 // Types of asynchronous events: enum ib_event_type.
 const (
 	asyncCQError     = 0
+	asyncAccess      = 3 // QP_ACCESS_ERR
 	asyncCommEst     = 4
+	asyncSQDrained   = 5
 	asyncDeviceFatal = 8
+	asyncSRQLimit    = 15
+	asyncLastWQE     = 16 // QP_LAST_WQE_REACHED
 )
 
 // RaiseQP raises an asynchronous event of a queue pair, named by device and number, and

@@ -76,14 +76,15 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 	if err != nil {
 		return err
 	}
-	old := c.src
+	old, only := c.src, c.afOnly
+	c.afOnly = only || a.Addr().Is4()
 	if c.src = a; a.Port() == 0 {
 		c.src = netip.AddrPortFrom(a.Addr(), k.freePort(c.ps))
 	} else if err = c.checkPort(c.reuse); err == nil && a.Port() < 1024 && os.Geteuid() != 0 {
 		err = unix.EACCES
 	}
 	if err != nil {
-		c.src = old
+		c.src, c.afOnly = old, only
 		return err
 	}
 	c.dev, c.scope, c.port, c.state = d, scope, true, cmBound

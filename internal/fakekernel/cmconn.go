@@ -32,6 +32,9 @@ func (f *cmFile) listen(c cmCall) error {
 	if err := id.checkPort(false); err != nil {
 		return err
 	}
+	if err := id.listenTCP(); err != nil {
+		return err
+	}
 	id.state, id.reuse, id.slots = cmListen, false, int(in.Backlog)
 	if n := int32(in.Backlog); n <= 0 || n > maxBacklog {
 		id.slots = maxBacklog
@@ -64,6 +67,8 @@ func (f *cmFile) connect(c cmCall) error {
 		return err
 	}
 	switch {
+	case id.iwarp():
+		return id.iwConnect(&in.ConnParam)
 	case id.state != cmRouteResolved || in.ConnParam.PrivateDataLen > connectData:
 		return unix.EINVAL
 	case id.ps != abi.RDMA_PS_TCP && id.ps != abi.RDMA_PS_IB:
@@ -141,7 +146,10 @@ func (f *cmFile) accept(c cmCall) error {
 	if id.state != cmConnect {
 		return unix.EINVAL
 	}
-	if in.ConnParam.Valid == 0 {
+	switch {
+	case id.iwarp():
+		return id.iwAccept(&in)
+	case in.ConnParam.Valid == 0:
 		return id.readyToUse()
 	}
 	if id.link != linkReqRcvd || in.ConnParam.PrivateDataLen > acceptData {
@@ -208,6 +216,9 @@ func (f *cmFile) reject(c cmCall) error {
 	if err != nil {
 		return err
 	}
+	if id.iwarp() {
+		return id.iwReject(in.PrivateData[:in.PrivateDataLen])
+	}
 	if in.PrivateDataLen > rejectData || !id.decline(reason, in.PrivateData[:in.PrivateDataLen]) {
 		return unix.EINVAL
 	}
@@ -235,6 +246,9 @@ func (f *cmFile) notify(c cmCall) error {
 	id, err := f.find(in.Id)
 	if err != nil {
 		return err
+	}
+	if id.iwarp() {
+		return id.iwNotify()
 	}
 	if in.Event != asyncCommEst || id.state != cmConnect {
 		return unix.EINVAL

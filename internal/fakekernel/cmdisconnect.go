@@ -22,6 +22,9 @@ func (f *cmFile) disconnect(c cmCall) error {
 	if id.state != cmConnect && id.state != cmDisconnect {
 		return unix.EINVAL
 	}
+	if id.iwarp() {
+		return id.iwDisconnect()
+	}
 	switch id.link {
 	case linkEstablished:
 		id.link = linkDreqSent
@@ -100,8 +103,8 @@ func (k *Kernel) unplug(d *device) {
 		if !ok || v.dev != d {
 			continue
 		}
-		if v.async != nil {
-			v.async.push(event{async: abi.IbUverbsAsyncEventDesc{EventType: asyncDeviceFatal}})
+		for e := range v.events(false) {
+			e.push(event{async: abi.IbUverbsAsyncEventDesc{EventType: asyncDeviceFatal}})
 		}
 		v.endEvents()
 	}

@@ -69,6 +69,8 @@ type cmID struct {
 	rnrRetry  uint8
 
 	reported uint32
+
+	iw iwConn // on iWARP, in place of the link and what belongs to it
 }
 
 func (k *Kernel) newID(f *cmFile, ps uint16) *cmID {
@@ -118,6 +120,7 @@ func (f *cmFile) destroyID(c cmCall) error {
 	if err != nil {
 		return err
 	}
+	id.iwForget()
 	f.k.endID(id)
 	return answer(c, in.Response, &abi.RdmaUcmDestroyIdResp{EventsReported: id.reported})
 }
@@ -153,6 +156,9 @@ func (c *cmID) other() *cmID {
 
 // hangUp tells the peer that this end is going: cm_destroy_id of core/cm.c.
 func (c *cmID) hangUp() {
+	if c.iwarp() {
+		c.iwHangUp()
+	}
 	p := c.other()
 	if p == nil {
 		return

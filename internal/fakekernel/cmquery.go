@@ -93,6 +93,10 @@ func (c *cmID) queryPath(call cmCall, addr uint64) error {
 }
 
 func (c *cmID) hasRoute() bool {
+	return !c.iwarp() && c.routed()
+}
+
+func (c *cmID) routed() bool {
 	return c.state == cmRouteResolved || c.state == cmConnect || c.state == cmDisconnect
 }
 
@@ -148,6 +152,12 @@ func (f *cmFile) initQPAttr(c cmCall) error {
 		return unix.EINVAL
 	}
 	a := abi.IbUverbsQpAttr{QpState: in.QpState}
+	if id.iwarp() {
+		if err := id.iwAttr(&a); err != nil {
+			return err
+		}
+		return answer(c, in.Response, &a)
+	}
 	ok := true
 	switch {
 	case id.link == linkIdle && id.state != cmConnect && id.state != cmDisconnect:
@@ -175,6 +185,9 @@ func (c *cmID) attrInit(a *abi.IbUverbsQpAttr) bool {
 	a.QpAccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_WRITE
 	if c.respRes > 0 {
 		a.QpAccessFlags |= abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+		if c.dev.version >= v603 {
+			a.QpAccessFlags |= abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL | abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT
+		}
 	}
 	return c.between(linkReqSent)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // command carries a write command out; in is its struct without the header, resp takes
-// the response, of which it returns the length.
-func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte) (int, error) {
+// the response, of which it returns the length, and u is the driver's part of both.
+func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte, u *udata) (int, error) {
 	if !f.context {
 		return 0, unix.EINVAL
 	}
@@ -25,7 +25,7 @@ func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte) (int, error) {
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
 		return f.allocPD(resp)
 	case abi.IB_USER_VERBS_CMD_REG_MR:
-		return f.regMR(in, resp)
+		return f.regMR(in, resp, u)
 	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
 		return f.createCompChannel(resp)
 	case abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
@@ -36,19 +36,34 @@ func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte) (int, error) {
 		return f.queryQP(in, resp)
 	case abi.IB_USER_VERBS_CMD_POST_SEND:
 		return f.postSend(in, resp)
+	case abi.IB_USER_VERBS_CMD_MODIFY_SRQ:
+		return 0, f.modifySRQ(in, u)
+	case abi.IB_USER_VERBS_CMD_QUERY_SRQ:
+		return f.querySRQ(in, resp)
+	case abi.IB_USER_VERBS_CMD_CREATE_AH:
+		return f.createAH(in, resp, u)
+	case abi.IB_USER_VERBS_CMD_ALLOC_MW:
+		return f.allocMW(in, resp)
+	case abi.IB_USER_VERBS_CMD_REREG_MR:
+		return f.reregMR(in, resp)
+	case abi.IB_USER_VERBS_CMD_RESIZE_CQ:
+		return f.resizeCQ(in, resp, u)
+	case abi.IB_USER_VERBS_CMD_ATTACH_MCAST:
+		return 0, f.attachMcast(in)
+	case abi.IB_USER_VERBS_CMD_DETACH_MCAST:
+		return 0, f.detachMcast(in)
 	}
 	return 0, unix.EOPNOTSUPP
 }
 
-// invokeWrite is the ioctl that wraps a write command. Driver input that rxe does not
-// expect is ignored, as kernels before 7.2 do.
+// invokeWrite is the ioctl that wraps a write command.
 func (f *verbsFile) invokeWrite(r *request) error {
 	id := r.number(abi.UVERBS_ATTR_WRITE_CMD)
 	if id&^(uapi.ExCmd|0xff) != 0 {
 		return unix.EINVAL
 	}
 	w := uapi.LookupWrite(uint32(id))
-	if w == nil {
+	if w == nil || !f.dev.drv.does(f.k.version, w.ID) {
 		return unix.EOPNOTSUPP
 	}
 	var in []byte
@@ -71,12 +86,21 @@ func (f *verbsFile) invokeWrite(r *request) error {
 			return err
 		}
 	}
-	resp := f.cmdResp[:min(room, len(f.cmdResp))]
-	n, err := f.command(w, in, resp)
-	if err != nil || n == 0 {
+	u, err := r.udata()
+	if err != nil {
 		return err
 	}
-	return out.out(resp[:n])
+	resp := f.cmdResp[:min(room, len(f.cmdResp))]
+	n, err := f.command(w, in, resp, &u)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		if err := out.out(resp[:n]); err != nil {
+			return err
+		}
+	}
+	return r.reply(&u)
 }
 
 // Write is the write interface: header, struct, and the address of the response as the
@@ -102,20 +126,22 @@ func (f *verbsFile) Write(_ context.Context, p []byte) (int, error) {
 	}
 	w := uapi.LookupWrite(hdr.Command)
 	switch {
-	case w == nil || w.ID&uapi.ExCmd != 0:
+	case w == nil || w.ID&uapi.ExCmd != 0 || !f.dev.drv.does(f.k.version, w.ID):
 		return 0, unix.EOPNOTSUPP
 	case int(hdr.InWords)*4 != len(p):
 		return 0, unix.EINVAL
 	case len(p)-8 < w.In || int(hdr.OutWords)*4 < w.Out:
 		return 0, unix.ENOSPC
 	}
-	resp := f.cmdResp[:min(int(hdr.OutWords)*4, len(f.cmdResp))]
-	n, err := f.command(w, p[8:], resp)
+	in, room := p[8:], int(hdr.OutWords)*4
+	f.hw = udata{in: in[w.In:], room: room - w.Out}
+	n, err := f.command(w, in[:w.In], f.cmdResp[:w.Out], &f.hw)
 	if err != nil {
 		return 0, err
 	}
-	if n > 0 {
-		if err := copyOut(load[uint64](p[8:]), resp[:n]); err != nil {
+	if n+len(f.hw.out) > 0 {
+		answer := append(f.cmdResp[:n], f.hw.out...)
+		if err := copyOut(load[uint64](in), answer); err != nil {
 			return 0, err
 		}
 	}

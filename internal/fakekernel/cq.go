@@ -6,30 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/abi"
-	"github.com/pureverbs/rdma/mmio"
-)
-
-// When a completion queue raises an event.
-const (
-	notArmed = iota
-	armedSolicited
-	armedAny
 )
 
 // cq is a completion queue.
 type cq struct {
 	f          *verbsFile
 	userHandle uint64
-	ring       *queue
+	ring       cqRing
 	channel    *eventFile
 	async      *eventFile
-	armed      uint8
 	users      int // queue pairs
 	resp       abi.IbUverbsDestroyCqResp
 }
 
 func (c *cq) kind() uint16 { return abi.UVERBS_OBJECT_CQ }
-func (c *cq) inUse() bool  { return c.users > 0 }
+func (c *cq) busy() error  { return busyIf(c.users > 0) }
 
 func (c *cq) end(f *verbsFile) {
 	c.ring.end(f)
@@ -42,10 +33,10 @@ func (f *verbsFile) createCQ(r *request) error {
 	switch {
 	case r.number(abi.UVERBS_ATTR_CREATE_CQ_FLAGS) != 0:
 		return unix.EOPNOTSUPP
-	case cqe == 0 || cqe > maxCQE || value[uint32](r, abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0:
+	case cqe == 0 || value[uint32](r, abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0:
 		return unix.EINVAL
 	}
-	uhw, err := driverOut(r, len(bytesOf(&abi.RxeCreateCqResp{})))
+	u, err := r.udata()
 	if err != nil {
 		return err
 	}
@@ -56,12 +47,12 @@ func (f *verbsFile) createCQ(r *request) error {
 	if a := r.get(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD); a != nil {
 		c.async = a.file
 	}
-	if c.ring, err = f.newQueue(cqe, len(bytesOf(&abi.IbUverbsWc{}))); err != nil {
+	entries, err := f.dev.drv.newCQ(f, c, cqe, &u)
+	if err != nil {
 		return err
 	}
-	slots, mi := c.ring.slots(), abi.RxeCreateCqResp{Mi: c.ring.info()}
-	if err = r.get(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE).out(bytesOf(&slots)); err == nil {
-		err = uhw.out(bytesOf(&mi))
+	if err = r.get(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE).out(bytesOf(&entries)); err == nil {
+		err = r.reply(&u)
 	}
 	if err != nil {
 		c.ring.end(f)
@@ -69,16 +60,6 @@ func (f *verbsFile) createCQ(r *request) error {
 	}
 	*r.get(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).raw.Data() = uint64(f.add(c))
 	return nil
-}
-
-// driverOut is the room for the driver's answer; rxe takes no input and refuses too small
-// a room.
-func driverOut(r *request, size int) (*attr, error) {
-	out := r.get(abi.UVERBS_ATTR_UHW_OUT)
-	if r.get(abi.UVERBS_ATTR_UHW_IN) != nil || out == nil || int(out.raw.Len) < size {
-		return nil, unix.EINVAL
-	}
-	return out, nil
 }
 
 func (f *verbsFile) destroyCQ(r *request) error {
@@ -94,41 +75,27 @@ func (f *verbsFile) createCompChannel(resp []byte) (int, error) {
 	return copy(resp, bytesOf(&r)), nil
 }
 
-// reqNotify arms the queue for the next completion. There is no event for completions
-// that are there already.
+// reqNotify arms the queue for the next completion.
 func (f *verbsFile) reqNotify(in []byte) error {
 	cmd := load[abi.IbUverbsReqNotifyCq](in)
 	c, err := lookup[*cq](f, cmd.CqHandle)
 	if err != nil {
 		return err
 	}
-	switch {
-	case cmd.SolicitedOnly == 0:
-		c.armed = armedAny
-	case c.armed != armedAny: // a stronger wish stays
-		c.armed = armedSolicited
-	}
-	return nil
+	return c.ring.arm(cmd.SolicitedOnly != 0)
 }
 
-// post adds a completion: sw/rxe/rxe_cq.c, rxe_cq_post.
+// post adds a completion, and raises an event if one is waited for.
 func (c *cq) post(wc *abi.IbUverbsWc, solicited bool) {
-	next := mmio.Next(c.ring.own, c.ring.mask)
-	if next == mmio.LoadAcquire32(c.ring.consumer)&c.ring.mask {
+	if !c.ring.post(wc) {
 		c.overflow()
 		return
 	}
-	copy(c.ring.slot(c.ring.own), bytesOf(wc))
-	c.ring.own = next
-	mmio.StoreRelease32(c.ring.producer, next)
-	if c.armed == armedAny || c.armed == armedSolicited && solicited {
-		c.armed = notArmed
-		if c.channel != nil {
-			c.channel.push(event{
-				comp: true, async: abi.IbUverbsAsyncEventDesc{Element: c.userHandle},
-				counter: &c.resp.CompEventsReported, owner: c,
-			})
-		}
+	if c.ring.fires(solicited) && c.channel != nil {
+		c.channel.push(event{
+			comp: true, async: abi.IbUverbsAsyncEventDesc{Element: c.userHandle},
+			counter: &c.resp.CompEventsReported, owner: c,
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ package fakekernel
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
@@ -12,13 +13,13 @@ import (
 
 // Device is an RDMA device to be: one port, on a network interface.
 type Device struct {
-	Name    string       // default: "rxe" and its place in the list
+	Name    string       // default: that of the driver and its place in the list
 	NetDev  string       // default: "eth" and its place in the list
 	IfIndex uint32       // of the interface; default: 2 and up
 	Addrs   []netip.Addr // of the interface; each is a GID. Default: see [DefaultAddrs]
 	GUID    uint64       // node GUID in host order; default: made from the place in the list
 	Driver  uint32       // default: rxe
-	ABI     uint32       // of the driver; default: 2
+	ABI     uint32       // of the driver; default: 2 for rxe, 1 for siw
 	MTU     uint8        // active MTU as a code: 1 is 256, 5 is 4096; default 3 (1024)
 	V1      bool         // each GID has a twin of type RoCE v1 before it, as hardware has
 	NoNode  bool         // there is no node in /dev
@@ -37,14 +38,23 @@ func DefaultAddrs(i int) []netip.Addr {
 
 type device struct {
 	Device
-	index   uint32
-	gids    []abi.IbUverbsGidEntry
-	qps     map[uint32]*qp // by number
-	mrs     map[uint32]*mr // by key >> 8
-	lastQPN uint32
-	lastKey uint32
-	mapOff  uint64 // where the next queue goes in the file
-	dead    bool   // unplugged
+	drv      driver
+	index    uint32
+	gids     []abi.IbUverbsGidEntry
+	qps      map[uint32]*qp     // by number
+	mrs      map[uint32]*mr     // by key >> 8
+	mws      map[uint32]*mw     // by key >> 8
+	ahs      map[uint32]*ah     // by number
+	groups   map[[16]byte][]*qp // members of multicast groups, by address
+	version  version
+	lastQPN  uint32
+	lastKey  uint32
+	lastSRQN uint32
+	lastMW   uint32
+	lastAH   uint32
+	mapOff   uint64 // where the next queue goes in the file
+	dead     bool   // unplugged
+	zapped   bool   // as by a driver that takes its device away: what is left can be destroyed
 }
 
 // The major number of uverbs and the minor of the first device.
@@ -58,8 +68,7 @@ func (d *device) node() string      { return "/dev/infiniband/" + d.sysName() }
 func (d *device) dev() discover.Dev { return discover.MakeDev(uverbsMajor, uverbsMinor+d.index) }
 func (d *device) guid() abi.BE64    { return abi.ToBE64(d.GUID) }
 func (d *device) localTo(a netip.Addr) bool {
-	_, ok := d.gidIndex(a)
-	return ok
+	return slices.Contains(d.Addrs, a.WithZone(""))
 }
 
 func (k *Kernel) addDevices() {
@@ -68,24 +77,30 @@ func (k *Kernel) addDevices() {
 		list = []Device{{}}
 	}
 	for i, d := range list {
-		k.devices = append(k.devices, newDevice(i, d))
+		k.devices = append(k.devices, newDevice(i, d, k.version))
 	}
 }
 
-func newDevice(i int, c Device) *device {
-	set(&c.Name, fmt.Sprintf("rxe%d", i))
+func newDevice(i int, c Device, v version) *device {
+	set(&c.Driver, abi.RDMA_DRIVER_RXE)
+	drv := driverOf(c.Driver)
+	set(&c.Name, fmt.Sprintf("%s%d", drv.link().name, i))
 	set(&c.NetDev, fmt.Sprintf("eth%d", i))
 	set(&c.IfIndex, uint32(i+2))
 	set(&c.GUID, 0x0242_acff_fe11_0000+uint64(i))
-	set(&c.Driver, abi.RDMA_DRIVER_RXE)
-	set(&c.ABI, 2)
+	set(&c.ABI, drv.link().abi)
 	set(&c.MTU, 3)
 	if c.Addrs == nil {
 		c.Addrs = DefaultAddrs(i)
 	}
 	d := &device{
-		Device: c, index: uint32(i), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr),
+		Device: c, drv: drv, index: uint32(i), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr),
+		mws: make(map[uint32]*mw), ahs: make(map[uint32]*ah), groups: make(map[[16]byte][]*qp), version: v,
 		lastQPN: 16, mapOff: pageSize,
+	}
+	if d.iwarp() {
+		d.addMAC()
+		return d
 	}
 	for _, a := range c.Addrs {
 		if c.V1 {
@@ -111,6 +126,9 @@ func (d *device) addGID(a netip.Addr, typ uint32) {
 	copy(bytesOf(&e.Gid), raw[:])
 	d.gids = append(d.gids, e)
 }
+
+// mtu is the active MTU in bytes.
+func (d *device) mtu() uint32 { return 128 << d.MTU }
 
 // gidIndex finds the RoCE v2 entry of an address.
 func (d *device) gidIndex(a netip.Addr) (uint8, bool) {

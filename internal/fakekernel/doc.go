@@ -1,13 +1,21 @@
-// Package fakekernel is the kernel's side of RDMA in Go: uverbs with rxe devices, and
-// rdma_cm. It stands behind the seams of internal/uapi and internal/discover, so that
-// everything above runs unchanged in a plain test, data transfer included, without a
-// device and without privileges.
+// Package fakekernel is the kernel's side of RDMA in Go: uverbs with rxe and siw
+// devices, and rdma_cm. It stands behind the seams of internal/uapi and internal/discover,
+// so that everything above runs unchanged in a plain test, data transfer included, without
+// a device and without privileges.
 //
-// It answers as Linux 6.1 does. Requests are checked against the schema that also builds
+// It answers as Linux 6.1 does, or another version by [Options]. Requests are checked against the schema that also builds
 // them (internal/uapi), with the kernel's errnos. Objects live in tables per open file,
 // with the kernel's rules of what may end while what is in use. Queues are memory that is
-// mapped twice, once for each side, laid out as rxe lays them out. Work requests of
-// reliable connections are carried out between any two queue pairs of the same Kernel.
+// mapped twice, once for each side, laid out as the driver lays them out. Work requests
+// are carried out between any two queue pairs of the same Kernel that can be connected.
+//
+// rxe has all that the real one has: queue pairs of the types RC, UC and UD, shared receive
+// queues, address handles, multicast groups within the Kernel, memory windows, atomics,
+// FLUSH and ATOMIC WRITE. A request is carried out in one step, so nothing is ever seen
+// half done, and a datagram's two completions are not moved by AckDelay and AckFirst.
+//
+// siw is iWARP: its queue pairs are connected by rdma_cm alone, which then speaks of TCP.
+// See [Options.LaxMPA] for who may send first.
 //
 // What a request points at is read and written with process_vm_readv and
 // process_vm_writev on the process itself: a wrong address is EFAULT, as it would be in
@@ -15,11 +23,10 @@
 //
 // Tests make trouble with [Kernel.Fail] (a call fails), [Kernel.Cut] (nothing arrives),
 // [Kernel.RaiseQP] and [Kernel.RaisePort] (asynchronous events), [Kernel.CM] (events of the
-// connection manager), [Kernel.Rings] (a queue holds rubbish), [Kernel.Unplug] (a device
-// goes) and [Options] (order of completions, slow calls, limits).
+// connection manager), [Kernel.Rings] (a queue holds rubbish), [Kernel.Unplug] and
+// [Kernel.Disassociate] (a device goes) and [Options] (order of completions, slow calls, limits).
 //
-// Not there: UD, UC, SRQ, AH, memory windows, atomics, multicast, iWARP, and the
-// commands of the write interface that this module does not issue. An id of rdma_cm can
-// be moved to another file only by a caller that knows the old file's number, which
-// uapi.File does not tell.
+// Not there: datagrams and multicast of rdma_cm, on-demand paging, and the commands of the
+// write interface that this module does not issue. An id of rdma_cm can be moved to another
+// file only by a caller that knows the old file's number, which uapi.File does not tell.
 package fakekernel

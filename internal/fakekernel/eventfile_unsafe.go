@@ -4,6 +4,7 @@ package fakekernel
 
 import (
 	"context"
+	"iter"
 	"net"
 	"slices"
 	"unsafe"
@@ -60,13 +61,27 @@ func (e *eventFile) signal() {
 	}
 }
 
-// endEvents ends the event files of a context.
-func (f *verbsFile) endEvents() {
-	for o := range f.k.files {
-		if e, ok := o.(*eventFile); ok && e.ctx == f {
-			e.ended = true
-			e.signal()
+// events are the event files of a context, of completions or of asynchronous events.
+func (f *verbsFile) events(completion bool) iter.Seq[*eventFile] {
+	return func(yield func(*eventFile) bool) {
+		for o := range f.k.files {
+			if e, ok := o.(*eventFile); ok && e.ctx == f && e.completion == completion && !yield(e) {
+				return
+			}
 		}
+	}
+}
+
+// endEvents ends the event files of a context. Where the device was taken away those of
+// asynchronous events live on: DEVICE_FATAL is the last that is read of them.
+func (f *verbsFile) endEvents() {
+	for e := range f.events(true) {
+		e.ended = true
+		e.signal()
+	}
+	for e := range f.events(false) {
+		e.ended = !f.dev.zapped
+		e.signal()
 	}
 }
 

@@ -4,7 +4,6 @@ package fakekernel
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/pureverbs/rdma/abi"
 )
@@ -15,6 +14,7 @@ const (
 	statusLocalQPOp        = 2
 	statusLocalProtection  = 4
 	statusFlush            = 5
+	statusBind             = 6
 	statusRemoteInvalid    = 9
 	statusRemoteAccess     = 10
 	statusRemoteOp         = 11
@@ -23,148 +23,206 @@ const (
 )
 
 const (
+	sendFence     = 1
 	sendSignaled  = 2
 	sendSolicited = 4
 	sendInline    = 8
 
 	wcGRH     = 1
 	wcWithImm = 2
+	wcWithInv = 4 // the kernel's own IB_WC_WITH_INVALIDATE
 
 	wcRecv        = 128
 	wcRecvWithImm = 129
 )
 
-func hasImm(op uint32) bool {
-	return op == abi.IB_UVERBS_WR_SEND_WITH_IMM || op == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM
-}
-
+// wcOpcode is wr_to_wc_opcode.
 func wcOpcode(op uint32) uint32 {
 	switch op {
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
 		return abi.IB_UVERBS_WC_RDMA_WRITE
 	case abi.IB_UVERBS_WR_RDMA_READ:
 		return abi.IB_UVERBS_WC_RDMA_READ
+	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP:
+		return abi.IB_UVERBS_WC_COMP_SWAP
+	case abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		return abi.IB_UVERBS_WC_FETCH_ADD
+	case abi.IB_UVERBS_WR_LOCAL_INV:
+		return abi.IB_UVERBS_WC_LOCAL_INV
+	case abi.IB_UVERBS_WR_BIND_MW:
+		return abi.IB_UVERBS_WC_BIND_MW
+	case abi.IB_UVERBS_WR_FLUSH:
+		return abi.IB_UVERBS_WC_FLUSH
+	case abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		return abi.IB_UVERBS_WC_ATOMIC_WRITE
 	}
 	return abi.IB_UVERBS_WC_SEND
 }
 
-// verdict is how a request went.
-type verdict struct {
-	again  uint8         // not done at all yet, and why
-	rnr    time.Duration // tryRNR: after this time
-	status uint32        // of the send request
-
-	peer   *qp            // the responder, if the request consumed one of its receives or broke it
-	recv   bool           // a receive request ends
-	wc     abi.IbUverbsWc // its completion
-	sol    bool           // that raises a solicited event
-	broken bool           // the responder goes to error
-}
-
-// finish does what the responder still has to do.
-func (v *verdict) finish(k *Kernel) {
-	if v.recv {
-		v.peer.recv.post(&v.wc, v.sol)
-		v.peer.rq.consume()
-	}
-	if v.broken {
-		k.enter(v.peer, stateError)
-	}
-}
-
-// execute carries a send request out, as requester and as responder.
-func (k *Kernel) execute(q *qp, w *abi.RxeSendWqe, data []byte) verdict {
-	op := w.Wr.Opcode
-	if op > abi.IB_UVERBS_WR_RDMA_READ {
+// execute carries a send request out, as requester and as responder: sw/rxe/rxe_req.c.
+func (rxeDriver) execute(k *Kernel, q *qp, w *work) verdict {
+	switch {
+	case w.num > int(q.cap.MaxSendSge):
+		return verdict{status: statusLocalQPOp}
+	case q.fenced(w):
+		return verdict{again: tryFence}
+	case !k.version.can(q.typ, w.op):
 		return verdict{status: statusLocalQPOp}
 	}
-	access := uint32(0)
-	if op == abi.IB_UVERBS_WR_RDMA_READ {
-		if q.attr.MaxRdAtomic == 0 {
-			return verdict{again: tryNever} // waits for a credit that does not come
-		}
-		access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
+	switch w.op {
+	case abi.IB_UVERBS_WR_LOCAL_INV:
+		return verdict{status: k.localInvalidate(q, w)}
+	case abi.IB_UVERBS_WR_BIND_MW:
+		return verdict{status: k.bindWindow(q, w)}
 	}
-	if !k.nic.gather(q, w, data, access) {
-		return verdict{status: statusLocalProtection}
+	switch q.typ {
+	case abi.IB_UVERBS_QPT_UD:
+		return k.sendDatagram(q, w)
+	case abi.IB_UVERBS_QPT_UC:
+		return k.sendUnreliable(q, w)
+	}
+	return k.sendReliable(q, w)
+}
+
+// fenced tells whether a request has to wait for those before it. LOCAL INVALIDATE waits
+// for all of them.
+func (q *qp) fenced(w *work) bool {
+	pending := q.sq.pending(&q.f.k.nic.old)
+	return pending && (w.op == abi.IB_UVERBS_WR_LOCAL_INV || w.flags&sendFence != 0 && q.reading > 0)
+}
+
+// needsCredit tells whether an operation counts against max_rd_atomic.
+func (w *work) needsCredit() bool { return w.brings() || w.op == abi.IB_UVERBS_WR_ATOMIC_WRITE }
+
+func (k *Kernel) sendReliable(q *qp, w *work) verdict {
+	if w.needsCredit() && q.attr.MaxRdAtomic == 0 {
+		return verdict{again: tryNever} // waits for a credit that does not come
+	}
+	if status := k.nic.gather(q, w); status != statusSuccess {
+		return verdict{status: status}
 	}
 	peer := k.peer(q)
-	if peer == nil || peer.recvPSN != q.sendPSN {
+	switch {
+	case peer == nil, peer.recvPSN != q.sendPSN, tooBig(q, w):
 		return verdict{again: tryAck}
-	}
-	if fragmented(q, peer, w) {
+	case fragmented(q, peer, w):
 		return verdict{status: statusRemoteInvalid, peer: peer, broken: true}
 	}
-	v := k.respond(peer, w)
-	if v.again == notTrying {
-		n := packets(q, w.Dma.Length)
-		q.sendPSN = (q.sendPSN + n) & psnMask
-		peer.recvPSN = (peer.recvPSN + n) & psnMask
+	v := k.respond(peer, q, w)
+	if v.again != notTrying {
+		return v
+	}
+	n := packets(q, w)
+	q.sendPSN = (q.sendPSN + n) & psnMask
+	peer.recvPSN = (peer.recvPSN + n) & psnMask
+	if v.status == statusSuccess && w.brings() && !k.nic.bring(q, w) {
+		v.status = statusLocalProtection
 	}
 	return v
 }
 
-// packets is how many packets a message of n bytes takes.
-func packets(q *qp, n uint32) uint32 {
+// sendUnreliable: whatever goes wrong on the other side, here it went well.
+func (k *Kernel) sendUnreliable(q *qp, w *work) verdict {
+	if status := k.nic.gather(q, w); status != statusSuccess {
+		return verdict{status: status}
+	}
+	q.sendPSN = (q.sendPSN + packets(q, w)) & psnMask
+	peer := k.peer(q)
+	if peer == nil || tooBig(q, w) || fragmented(q, peer, w) {
+		return verdict{}
+	}
+	v := k.respond(peer, q, w)
+	peer.recvPSN = q.sendPSN // the first packet of a message is taken whatever its number
+	return v
+}
+
+// packets is how many packets a message takes, on the way to the peer or from it.
+func packets(q *qp, w *work) uint32 {
 	mtu := uint32(128) << q.attr.PathMtu
-	return max((n+mtu-1)/mtu, 1)
+	if w.isAtomic() || w.op == abi.IB_UVERBS_WR_FLUSH {
+		return 1
+	}
+	return max((w.length+mtu-1)/mtu, 1)
+}
+
+// tooBig tells whether a packet is too big for one of the interfaces that it passes.
+func tooBig(q *qp, w *work) bool {
+	return q.attr.PathMtu > q.f.dev.MTU && w.length > q.f.dev.mtu()
 }
 
 // fragmented tells whether the message comes in packets of a size that the peer, who has
 // another path MTU, does not expect.
-func fragmented(q, peer *qp, w *abi.RxeSendWqe) bool {
+func fragmented(q, peer *qp, w *work) bool {
 	mtu := uint32(128) << min(q.attr.PathMtu, peer.attr.PathMtu)
-	return q.attr.PathMtu != peer.attr.PathMtu && w.Wr.Opcode != abi.IB_UVERBS_WR_RDMA_READ && w.Dma.Length > mtu
+	return q.attr.PathMtu != peer.attr.PathMtu && !w.brings() && w.length > mtu
 }
 
-// gather lists the local memory of a send request.
-func (n *nic) gather(q *qp, w *abi.RxeSendWqe, data []byte, access uint32) bool {
+// gather lists the local memory of a request that sends something, and returns the status
+// that it ends with if that is not to be had.
+func (n *nic) gather(q *qp, w *work) uint32 {
 	n.local = n.local[:0]
-	if w.Wr.SendFlags&sendInline != 0 && w.Wr.Opcode != abi.IB_UVERBS_WR_RDMA_READ {
-		if int(w.Dma.Length) > len(data) {
+	if w.brings() || w.op == abi.IB_UVERBS_WR_FLUSH {
+		return statusSuccess
+	}
+	if w.inline() {
+		if int(w.length) > len(w.data) {
+			return statusLocalQPOp
+		}
+		n.local = append(n.local, span{Base: addrOf(w.data), Len: int(w.length)})
+		return statusSuccess
+	}
+	var err memErr
+	n.local, err = w.collect(n.local, q, w.length, 0)
+	switch err {
+	case memOK:
+		return statusSuccess
+	case memRange:
+		return statusLocalProtection
+	}
+	return statusLocalQPOp
+}
+
+// bring puts what an operation brings where it belongs.
+func (n *nic) bring(q *qp, w *work) bool {
+	size := w.length
+	if w.isAtomic() {
+		if size = 8; w.length < size {
 			return false
 		}
-		n.local = append(n.local, span{Base: addrOf(data), Len: int(w.Dma.Length)})
-		return true
 	}
-	var ok bool
-	n.local, ok = list(n.local, q, w.Dma.NumSge, w.Dma.Length, data, access)
-	return ok
+	var err memErr
+	n.local, err = w.collect(n.local[:0], q, size, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
+	return err == memOK && move(n.local, n.remote, int(size)) == nil
 }
 
-// list appends the memory of a scatter/gather list, as much as limit; false if a key or an
-// address is wrong, or the list is too short.
-func list(to []span, q *qp, num, limit uint32, data []byte, access uint32) ([]span, bool) {
-	for i := range int(num) {
-		if limit == 0 {
-			break
-		}
-		if (i+1)*sgeSize > len(data) || len(to) == cap(to) {
-			return to, false
-		}
-		e := view[abi.RxeSge](data[i*sgeSize:])
-		n := min(e.Length, limit)
-		s, ok := q.f.dev.local(q.pd, e.Lkey, e.Addr, n, access)
-		if !ok {
-			return to, false
-		}
-		to = append(to, s)
-		limit -= n
-	}
-	return to, limit == 0
-}
-
-// peer is the queue pair at the other end, nil if no answer would come.
+// peer is the queue pair at the other end, nil if nothing would reach it, or, of a reliable
+// connection, no answer would come.
 func (k *Kernel) peer(q *qp) *qp {
 	d := k.deviceAt(netip.AddrFrom16(q.attr.Dest.Dgid).Unmap())
 	if d == nil || k.cut || q.f.dev.dead {
 		return nil
 	}
 	p := d.qps[q.attr.DestQpNum]
-	if p == nil || p.state < stateRTR || p.state == stateError || p.attr.DestQpNum != q.num || p.protocol() != q.protocol() {
+	if p == nil || !p.receives() || p.typ != q.typ || p.protocol() != q.protocol() || !p.hears(q) {
+		return nil
+	}
+	if q.typ == abi.IB_UVERBS_QPT_RC && p.attr.DestQpNum != q.num {
 		return nil
 	}
 	return p
+}
+
+// receives tells whether the state is one in which packets are taken.
+func (q *qp) receives() bool { return q.state >= stateRTR && q.state != stateError && !q.gone }
+
+// hears tells whether packets of a connection come from the address that is at its other
+// end, to the one at this end: check_addr in sw/rxe/rxe_recv.c.
+func (q *qp) hears(from *qp) bool {
+	return q.attr.Dest.Dgid == from.sourceGID() && from.attr.Dest.Dgid == q.sourceGID()
+}
+
+func (q *qp) sourceGID() [16]byte {
+	return [16]byte(bytesOf(&q.f.dev.gids[q.attr.Dest.SgidIndex].Gid))
 }
 
 // protocol is RoCE v1 or v2: they do not understand each other.

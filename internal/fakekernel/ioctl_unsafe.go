@@ -49,14 +49,14 @@ func (f *verbsFile) Ioctl(req uint32, arg unsafe.Pointer) error {
 	}
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	if err := f.alive(); err != nil {
+	m := uapi.Lookup(hdr.ObjectId, hdr.MethodId)
+	if err := f.alive(); err != nil && !(err == unix.EIO && f.dev.zapped && m != nil && destroys(m)) {
 		return err
 	}
-	m := uapi.Lookup(hdr.ObjectId, hdr.MethodId)
 	if hdr.DriverId != f.dev.Driver {
 		return unix.EINVAL
 	}
-	if m == nil {
+	if m == nil || !f.k.version.knows(m.Object, m.ID) || !f.dev.drv.has(f.k.version, m.Object, m.ID) {
 		return unix.EPROTONOSUPPORT
 	}
 	r := f.scratch()

@@ -26,6 +26,10 @@ type Options struct {
 	NoCMNode  bool // the node rdma_cm is not there
 	DenyWrite bool // write() on uverbs fails with EACCES, as after a change of credentials
 
+	// Kernel is the version of Linux whose abilities, limits and errnos the fake has, as
+	// "5.10", "6.12" or "7.2". Empty stands for "6.1". What New cannot read makes it panic.
+	Kernel string
+
 	// Deferred moves the execution of work requests from the doorbell to a goroutine of
 	// its own, as kernels from 6.4 on do.
 	Deferred bool
@@ -48,6 +52,11 @@ type Options struct {
 	// Silent are addresses of hosts that exist but never answer the connection manager.
 	Silent []netip.Addr
 
+	// LaxMPA lets the passive side of an iWARP connection send before it has heard from the
+	// active one. With siw that is a race, which the connection may lose; the fake has it
+	// lost always.
+	LaxMPA bool
+
 	// Memlock bounds the bytes registered at once; zero is no limit.
 	Memlock uint64
 
@@ -69,7 +78,8 @@ func orDefault(d, def time.Duration) time.Duration {
 // Kernel is a fake kernel. One lock covers all of it: calls are short, and none waits
 // while it holds the lock.
 type Kernel struct {
-	opts Options
+	opts    Options
+	version version
 
 	faultMu sync.Mutex
 	faults  []*fault
@@ -94,6 +104,7 @@ type Kernel struct {
 
 // New starts a fake kernel. The caller closes it.
 func New(opts Options) *Kernel {
+	set(&opts.Kernel, "6.1")
 	opts.MaxRetry = orDefault(opts.MaxRetry, 10*time.Millisecond)
 	opts.CMTimeout = orDefault(opts.CMTimeout, 50*time.Millisecond)
 	opts.TimeWait = orDefault(opts.TimeWait, 5*time.Millisecond)
@@ -101,7 +112,7 @@ func New(opts Options) *Kernel {
 		panic("fakekernel: process_vm_readv on the own process is refused: is there a seccomp filter?")
 	}
 	k := &Kernel{
-		opts:  opts,
+		opts: opts, version: parseVersion(opts.Kernel),
 		files: make(map[file]struct{}),
 		fds:   make(map[int32]file),
 		wake:  make(chan struct{}, 1),
@@ -162,6 +173,8 @@ func (k *Kernel) Cut(cut bool) {
 // Counts is how many objects of each kind the kernel holds.
 type Counts struct {
 	Contexts, PDs, MRs, CQs, QPs int
+	SRQs, AHs, MWs               int
+	Attached                     int // queue pairs to multicast groups
 	CompChannels, AsyncChannels  int
 	CMFiles, CMIDs               int
 	Maps                         int // queues that are mapped

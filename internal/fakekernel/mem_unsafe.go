@@ -83,3 +83,9 @@ func move(dst, src []span, n int) error {
 
 // addrOf returns the address of memory that stays where it is as long as the address is used.
 func addrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// zeroPages replaces mapped memory by pages of zeros, in place.
+func zeroPages(mem []byte) {
+	unix.MmapPtr(-1, 0, unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+}

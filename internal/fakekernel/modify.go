@@ -3,85 +3,54 @@
 package fakekernel
 
 import (
+	"math/bits"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/abi"
 )
 
-// Bits of the attribute mask: enum ib_qp_attr_mask.
-const (
-	maskState = 1 << iota
-	maskCurState
-	maskEnSQD
-	maskAccess
-	maskPKey
-	maskPort
-	maskQKey
-	maskAV
-	maskMTU
-	maskTimeout
-	maskRetry
-	maskRNRRetry
-	maskRQPSN
-	maskMaxRD
-	maskAlt
-	maskMinRNR
-	maskSQPSN
-	maskMaxDestRD
-	maskMig
-	maskCap
-	maskDest
-	standardBits = 1<<iota - 1
-)
-
-// transition is a row of qp_state_table in core/verbs.c, for RC.
-type transition struct {
-	from, to           uint8
-	required, optional uint32
-}
-
-const (
-	initBits   = maskPKey | maskPort | maskAccess
-	onlineBits = maskCurState | maskAccess | maskAlt | maskMig | maskMinRNR
-)
-
-var transitions = []transition{
-	{stateReset, stateInit, initBits, 0},
-	{stateInit, stateInit, 0, initBits},
-	{stateInit, stateRTR, maskAV | maskMTU | maskDest | maskRQPSN | maskMaxDestRD | maskMinRNR, maskAlt | maskAccess | maskPKey},
-	{stateRTR, stateRTS, maskTimeout | maskRetry | maskRNRRetry | maskSQPSN | maskMaxRD, onlineBits},
-	{stateRTS, stateRTS, 0, onlineBits},
-	{stateRTS, stateSQD, 0, maskEnSQD},
-	{stateSQD, stateRTS, 0, onlineBits},
-	{stateSQD, stateSQD, 0, initBits | maskAV | maskTimeout | maskRetry | maskRNRRetry | maskMaxRD | maskMaxDestRD |
-		maskAlt | maskMinRNR | maskMig},
-}
-
-// legal is ib_modify_qp_is_ok.
-func legal(from, to uint8, mask uint32) bool {
-	if mask&maskCurState != 0 && (from < stateRTR || from > stateSQE) {
-		return false
-	}
-	mask &^= maskState
-	if to == stateReset || to == stateError {
-		return mask == 0
-	}
-	for _, t := range transitions {
-		if t.from == from && t.to == to {
-			return mask&t.required == t.required && mask&^(t.required|t.optional) == 0
-		}
-	}
-	return false
-}
+// privilegedQKey is the bit of a Q_Key that takes CAP_NET_RAW, which nobody has here.
+const privilegedQKey = 1 << 31
 
 func (f *verbsFile) modifyQP(in []byte) error {
 	c := load[abi.IbUverbsModifyQp](in)
+	if c.AttrMask&^standardBits != 0 {
+		return unix.EOPNOTSUPP
+	}
 	q, err := lookup[*qp](f, c.QpHandle)
 	if err != nil {
 		return err
 	}
-	if c.AttrMask&^standardBits != 0 {
-		return unix.EOPNOTSUPP
+	if err := f.checkModify(q, &c); err != nil {
+		return err
+	}
+	return f.dev.drv.modify(f, q, &c)
+}
+
+// checkModify is what the core looks at, whatever the driver: modify_qp in
+// core/uverbs_cmd.c.
+func (f *verbsFile) checkModify(q *qp, c *abi.IbUverbsModifyQp) error {
+	has := func(bit uint32) bool { return c.AttrMask&bit != 0 }
+	switch {
+	case has(maskPort) && c.PortNum != 1,
+		has(maskAV) && (c.Dest.PortNum != 1 || has(maskState) && c.QpState == stateRTR && q.attr.PortNum != 1),
+		has(maskAlt) && (c.AltPortNum != 1 || c.AltDest.PortNum != 1),
+		has(maskCurState) && c.CurQpState > stateError,
+		has(maskState) && c.QpState > stateError:
+		return unix.EINVAL
+	case has(maskQKey) && c.Qkey&privilegedQKey != 0:
+		return unix.EPERM
+	}
+	return nil
+}
+
+func (rxeDriver) modify(f *verbsFile, q *qp, c *abi.IbUverbsModifyQp) error {
+	if c.AttrMask&(maskAV|maskState) == maskAV {
+		c.AttrMask, c.PortNum = c.AttrMask|maskPort, c.Dest.PortNum
+	}
+	if err := f.checkPath(c); err != nil {
+		return err
 	}
 	from := q.state
 	if c.AttrMask&maskCurState != 0 {
@@ -91,35 +60,34 @@ func (f *verbsFile) modifyQP(in []byte) error {
 	if c.AttrMask&maskState != 0 {
 		to = c.QpState
 	}
-	if to > stateError || !legal(from, to, c.AttrMask) || !f.valid(&c) {
+	if !legal(q.typ, from, to, c.AttrMask) || !valid(c) || from == stateSQD && q.draining && to != stateError {
 		return unix.EINVAL
 	}
-	q.set(&c)
-	f.k.enter(q, to)
+	q.set(c)
+	if c.AttrMask&maskState != 0 {
+		f.k.enter(q, to)
+	}
 	return nil
 }
 
-// valid checks the values of the attributes.
-func (f *verbsFile) valid(c *abi.IbUverbsModifyQp) bool {
-	has := func(bit uint32) bool { return c.AttrMask&bit != 0 }
+// checkPath is _ib_modify_qp: on Ethernet a path is global, from a GID that there is, and
+// there is no second path.
+func (f *verbsFile) checkPath(c *abi.IbUverbsModifyQp) error {
 	switch {
-	case has(maskPort) && c.PortNum != 1,
-		has(maskPKey) && c.PkeyIndex != 0,
-		has(maskAV) && !f.validPath(&c.Dest),
-		has(maskMTU) && (c.PathMtu < 1 || c.PathMtu > f.dev.MTU),
-		has(maskMaxRD) && c.MaxRdAtomic > maxRDAtom,
-		has(maskMaxDestRD) && c.MaxDestRdAtomic > maxRDAtom,
-		has(maskTimeout) && c.Timeout > 31,
-		has(maskMinRNR) && c.MinRnrTimer > 31,
-		has(maskAlt) && c.AltPortNum != 1:
-		return false
+	case c.AttrMask&maskAV != 0 && c.Dest.IsGlobal == 0, c.AttrMask&maskAlt != 0:
+		return unix.EINVAL
+	case c.AttrMask&maskAV != 0 && int(c.Dest.SgidIndex) >= len(f.dev.gids):
+		return unix.ENODATA
 	}
-	return true
+	return nil
 }
 
-// validPath: on Ethernet a path is global, from a GID that there is.
-func (f *verbsFile) validPath(d *abi.IbUverbsQpDest) bool {
-	return d.PortNum == 1 && d.IsGlobal != 0 && int(d.SgidIndex) < len(f.dev.gids)
+// valid checks the values of the attributes: rxe_qp_chk_attr. The path MTU is not compared
+// with what the port has now.
+func valid(c *abi.IbUverbsModifyQp) bool {
+	has := func(bit uint32) bool { return c.AttrMask&bit != 0 }
+	return !(has(maskMTU) && (c.PathMtu < 1 || c.PathMtu > maxMTU) ||
+		has(maskMaxRD) && c.MaxRdAtomic > maxRDAtom || has(maskTimeout) && c.Timeout > 31)
 }
 
 // set takes over the attributes of the mask.
@@ -128,14 +96,16 @@ func (q *qp) set(c *abi.IbUverbsModifyQp) {
 	setIf(mask&maskAccess, &a.QpAccessFlags, c.QpAccessFlags)
 	setIf(mask&maskPKey, &a.PkeyIndex, c.PkeyIndex)
 	setIf(mask&maskPort, &a.PortNum, c.PortNum)
+	setIf(mask&maskQKey, &a.Qkey, c.Qkey)
 	setIf(mask&maskAV, &a.Dest, c.Dest)
 	setIf(mask&maskMTU, &a.PathMtu, c.PathMtu)
 	setIf(mask&maskTimeout, &a.Timeout, c.Timeout)
 	setIf(mask&maskRetry, &a.RetryCnt, min(c.RetryCnt, 7))
 	setIf(mask&maskRNRRetry, &a.RnrRetry, min(c.RnrRetry, 7))
-	setIf(mask&maskMaxRD, &a.MaxRdAtomic, c.MaxRdAtomic)
-	setIf(mask&maskMaxDestRD, &a.MaxDestRdAtomic, c.MaxDestRdAtomic)
+	setIf(mask&maskMaxRD, &a.MaxRdAtomic, powerOfTwo(c.MaxRdAtomic))
+	setIf(mask&maskMaxDestRD, &a.MaxDestRdAtomic, powerOfTwo(c.MaxDestRdAtomic))
 	setIf(mask&maskMinRNR, &a.MinRnrTimer, c.MinRnrTimer)
+	setIf(mask&maskEnSQD, &a.EnSqdAsyncNotify, c.EnSqdAsyncNotify)
 	setIf(mask&maskDest, &a.DestQpNum, c.DestQpNum&psnMask)
 	setIf(mask&maskRQPSN, &q.recvPSN, c.RqPsn&psnMask)
 	setIf(mask&maskSQPSN, &q.sendPSN, c.SqPsn&psnMask)
@@ -147,32 +117,47 @@ func setIf[T any](yes uint32, p *T, v T) {
 	}
 }
 
-// enter moves a queue pair to a state and does what comes with it.
+// powerOfTwo rounds up; 0 stays 0, and what does not fit is 128 as it is for rxe.
+func powerOfTwo(n uint8) uint8 {
+	if n == 0 {
+		return 0
+	}
+	return 1 << min(bits.Len8(n-1), 7)
+}
+
+// enter moves a queue pair to a state and does what comes with it. On the way to RTS
+// nothing is carried out that is in the queue: that takes a doorbell.
 func (k *Kernel) enter(q *qp, to uint8) {
-	if to == q.state && to != stateError {
+	if to == q.state && to != stateError && to != stateReset {
 		return
 	}
-	q.state = to
+	q.state, q.draining = to, to == stateSQD
 	switch to {
 	case stateReset:
 		q.reset()
-	case stateRTS:
-		k.runQP(q)
+	case stateSQD:
+		q.checkDrained()
 	case stateError:
 		q.flush()
+		if q.srq != nil && k.version >= v611 {
+			q.raise(asyncLastWQE)
+		}
 	}
 }
 
 // reset drops what is in the queues.
 func (q *qp) reset() {
-	for !q.sq.empty(q.sq.own) {
-		q.sq.consume()
+	n := &q.f.k.nic
+	for q.sq.next(&n.old) {
+		q.sq.advance()
 	}
-	for !q.rq.empty(q.rq.own) {
+	for q.sq.pending(&n.old) {
+		q.sq.complete()
+	}
+	for q.srq == nil && q.rq.peek(&n.recv) {
 		q.rq.consume()
 	}
-	q.next = q.sq.own
 	q.attr = abi.IbUverbsModifyQp{}
 	q.stopTrying()
-	q.sendPSN, q.recvPSN = 0, 0
+	q.sendPSN, q.recvPSN, q.reading = 0, 0, 0
 }

@@ -122,11 +122,11 @@ func (d *device) describe(e *netlink.AttributeEncoder) {
 	e.Uint32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, d.index)
 	e.String(abi.RDMA_NLDEV_ATTR_DEV_NAME, d.Name)
 	e.Uint32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, 1)
-	e.Uint64(abi.RDMA_NLDEV_ATTR_CAP_FLAGS, deviceCaps)
+	e.Uint64(abi.RDMA_NLDEV_ATTR_CAP_FLAGS, uint64(d.drv.attributes(d).DeviceCapFlags))
 	e.Uint64(abi.RDMA_NLDEV_ATTR_NODE_GUID, d.GUID)
 	e.Uint64(abi.RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, d.GUID)
-	e.Uint8(abi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE, abi.RDMA_NODE_IB_CA)
-	e.String(abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce")
+	e.Uint8(abi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE, d.drv.link().nodeType)
+	e.String(abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, d.drv.link().protocol)
 }
 
 func (k *Kernel) answerPort(r netlinkRequest) ([][]byte, unix.Errno) {

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/abi"
-	"github.com/pureverbs/rdma/mmio"
 )
 
 const psnMask = 0xff_ffff
@@ -17,11 +16,16 @@ const psnMask = 0xff_ffff
 // runs at a time, under the lock.
 type nic struct {
 	local, remote []span
+	src           []span // of a datagram: its header and its data
+	work, old     work   // the request that is carried out, one that completes
+	recv          recvWork
 	wc            abi.IbUverbsWc
+	word          uint64 // what an atomic operation brings
+	grh           [grhSize]byte
 }
 
 func (n *nic) init() {
-	n.local, n.remote = make([]span, 0, maxSGE), make([]span, 0, maxSGE)
+	n.local, n.remote, n.src = make([]span, 0, maxSGE), make([]span, 0, maxSGE), make([]span, 0, maxSGE+1)
 }
 
 // Kinds of trying again.
@@ -29,6 +33,7 @@ const (
 	notTrying = iota
 	tryRNR    // the receiver is not ready
 	tryAck    // no answer
+	tryFence  // when requests before it have completed
 	tryNever  // until the end of the queue pair
 )
 
@@ -39,8 +44,11 @@ func (f *verbsFile) postSend(in, resp []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if int(c.WqeSize) < len(bytesOf(&abi.IbUverbsSendWr{})) || q.state < stateRTS {
+	if int(c.WqeSize) < len(bytesOf(&abi.IbUverbsSendWr{})) {
 		return 0, unix.EINVAL
+	}
+	if err := f.dev.drv.mayPost(q); err != nil {
+		return 0, err
 	}
 	if f.k.opts.Deferred {
 		f.k.after(0, q.run)
@@ -52,7 +60,7 @@ func (f *verbsFile) postSend(in, resp []byte) (int, error) {
 }
 
 // runQP carries out the send requests of a queue pair, until there is none or one has to
-// wait: sw/rxe/rxe_req.c.
+// wait.
 func (k *Kernel) runQP(q *qp) {
 	if q.gone {
 		return
@@ -61,46 +69,54 @@ func (k *Kernel) runQP(q *qp) {
 		q.flush()
 		return
 	}
-	for q.state == stateRTS && !q.sq.empty(q.next) {
+	for w := &k.nic.work; q.sending() && q.sq.next(w); {
 		if q.trying != notTrying && time.Now().Before(q.waitUntil) {
 			return // a timer will come back
 		}
-		if !k.step(q) {
+		if !k.step(q, w) {
 			return
 		}
 	}
+	q.checkDrained()
+}
+
+// sending tells whether requests are carried out. What had begun when the queue pair was
+// told to drain goes on.
+func (q *qp) sending() bool {
+	return q.state == stateRTS || q.state == stateSQD && q.trying != notTrying
 }
 
 // step carries one send request out; false if it has to be tried again later.
-func (k *Kernel) step(q *qp) bool {
-	slot := q.sq.slot(q.next)
-	w := *view[abi.RxeSendWqe](slot) // the user may still write in the slot: look once
-	v := k.execute(q, &w, slot[sendHead:])
+func (k *Kernel) step(q *qp, w *work) bool {
+	v := q.f.dev.drv.execute(k, q, w)
 	switch v.again {
-	case tryNever:
+	case tryNever, tryFence:
 		return false
 	case tryRNR:
-		return q.pause(tryRNR, q.attr.RnrRetry, v.rnr, statusRNRRetryExceeded, &w)
+		return q.pause(tryRNR, q.attr.RnrRetry, v.rnr, statusRNRRetryExceeded, w)
 	case tryAck:
-		return q.pause(tryAck, q.attr.RetryCnt, k.ackTimeout(q), statusRetryExceeded, &w)
+		return q.pause(tryAck, q.attr.RetryCnt, k.ackTimeout(q), statusRetryExceeded, w)
 	}
 	q.stopTrying()
 	if v.status != statusSuccess {
 		v.finish(k)
-		q.fail(&w, v.status)
+		q.fail(w, v.status)
 		return true
 	}
-	q.next = mmio.Next(q.next, q.sq.mask)
+	q.sq.advance()
+	if w.brings() {
+		q.reading++
+	}
 	switch {
 	case k.opts.AckDelay > 0:
 		v.finish(k)
-		k.after(k.opts.AckDelay, func() { q.complete() })
+		k.after(k.opts.AckDelay, q.ack)
 	case k.opts.AckFirst:
-		q.complete()
+		q.completeOne()
 		v.finish(k)
 	default:
 		v.finish(k)
-		q.complete()
+		q.completeOne()
 	}
 	return true
 }
@@ -113,7 +129,7 @@ func (k *Kernel) ackTimeout(q *qp) time.Duration {
 
 // pause puts the requester off, or fails the request if the tries are used up. 7 tries
 // are without end for RNR; so is a timeout of 0.
-func (q *qp) pause(kind, tries uint8, d time.Duration, status uint32, w *abi.RxeSendWqe) bool {
+func (q *qp) pause(kind, tries uint8, d time.Duration, status uint32, w *work) bool {
 	if q.trying != kind {
 		q.trying, q.tries = kind, tries
 	} else if q.tries > 0 {
@@ -132,22 +148,34 @@ func (q *qp) pause(kind, tries uint8, d time.Duration, status uint32, w *abi.Rxe
 
 func (q *qp) stopTrying() { q.trying = notTrying }
 
-// complete ends the oldest request that was carried out well.
-func (q *qp) complete() {
-	if q.gone || q.sq.own == q.next {
-		return
+// acknowledged ends the oldest request that was carried out well, and lets go on what
+// waited for it.
+func (q *qp) acknowledged() {
+	if !q.gone && q.completeOne() {
+		q.f.k.runQP(q)
 	}
-	w := view[abi.RxeSendWqe](q.sq.slot(q.sq.own))
-	if q.sigAll || w.Wr.SendFlags&sendSignaled != 0 {
-		wc := q.f.k.nic.fresh(w.Wr.WrId, statusSuccess, q)
-		wc.Opcode = wcOpcode(w.Wr.Opcode)
-		wc.ByteLen = w.Dma.Length
-		if hasImm(w.Wr.Opcode) {
+}
+
+// completeOne tells whether there was one.
+func (q *qp) completeOne() bool {
+	w := &q.f.k.nic.old
+	if q.gone || !q.sq.pending(w) {
+		return false
+	}
+	if q.sigAll || w.flags&sendSignaled != 0 {
+		wc := q.f.k.nic.fresh(w.id, statusSuccess, q)
+		wc.Opcode = wcOpcode(w.op)
+		wc.ByteLen = w.length
+		if w.hasImm() {
 			wc.WcFlags = wcWithImm
 		}
 		q.send.post(wc, false)
 	}
-	q.sq.consume()
+	if w.brings() {
+		q.reading--
+	}
+	q.sq.complete()
+	return true
 }
 
 // fresh is a completion to fill in.
@@ -157,33 +185,43 @@ func (n *nic) fresh(id uint64, status uint32, q *qp) *abi.IbUverbsWc {
 }
 
 // fail ends a request badly, and with it the queue pair.
-func (q *qp) fail(w *abi.RxeSendWqe, status uint32) {
-	for q.sq.own != q.next {
-		q.complete()
+func (q *qp) fail(w *work, status uint32) {
+	for q.completeOne() {
 	}
-	wc := q.f.k.nic.fresh(w.Wr.WrId, status, q)
-	q.send.post(wc, false)
-	q.sq.consume()
-	q.next = q.sq.own
+	q.sq.advance()
+	q.endSend(w, status)
 	q.f.k.enter(q, stateError)
 }
 
 // flush completes all that is posted with an error. What is posted to the receive queue
-// later stays there, until something wakes the queue pair.
+// later stays there, until something wakes the queue pair. A shared receive queue is not
+// touched.
 func (q *qp) flush() {
-	for q.sq.own != q.next {
-		q.complete()
+	n := &q.f.k.nic
+	for q.completeOne() {
 	}
-	for !q.sq.empty(q.sq.own) {
-		w := view[abi.RxeSendWqe](q.sq.slot(q.sq.own))
-		q.send.post(q.f.k.nic.fresh(w.Wr.WrId, statusFlush, q), false)
-		q.sq.consume()
+	for q.sq.next(&n.old) {
+		q.sq.advance()
+		q.endSend(&n.old, statusFlush)
 	}
-	q.next = q.sq.own
 	q.stopTrying()
-	for !q.rq.empty(q.rq.own) {
-		w := view[abi.RxeRecvWqe](q.rq.slot(q.rq.own))
-		q.recv.post(q.f.k.nic.fresh(w.WrId, statusFlush, q), true)
+	for q.srq == nil && q.rq.peek(&n.recv) {
+		q.recv.post(n.fresh(n.recv.id, statusFlush, q), true)
 		q.rq.consume()
+	}
+}
+
+// endSend ends the oldest send request with an error.
+func (q *qp) endSend(w *work, status uint32) {
+	q.send.post(q.f.k.nic.fresh(w.id, status, q), false)
+	q.sq.complete()
+}
+
+// checkDrained tells the user when the send queue has come to rest after going to SQD,
+// whether he asked for it or not.
+func (q *qp) checkDrained() {
+	if q.draining && q.trying == notTrying && !q.sq.pending(&q.f.k.nic.old) {
+		q.draining = false
+		q.raise(asyncSQDrained)
 	}
 }

@@ -111,13 +111,13 @@ func TestErrorCompletions(t *testing.T) {
 			sgl := a.sge(0, 8)
 			sgl[0].LKey++
 			return provider.SendWR{Opcode: provider.OpSend, SGL: sgl}
-		}, nil, provider.WCLocalProtectionError, quiet},
+		}, nil, provider.WCLocalQPOperationError, quiet},
 		{"local bounds", func(a, _ *rawQP) provider.SendWR {
 			return provider.SendWR{Opcode: provider.OpSend, SGL: a.sge(1<<16-4, 8)}
 		}, nil, provider.WCLocalProtectionError, quiet},
 		{"other domain", func(_, b *rawQP) provider.SendWR {
 			return provider.SendWR{Opcode: provider.OpSend, SGL: b.sge(0, 8)}
-		}, nil, provider.WCLocalProtectionError, quiet},
+		}, nil, provider.WCLocalQPOperationError, quiet},
 		{"remote key", func(a, b *rawQP) provider.SendWR {
 			return provider.SendWR{Opcode: provider.OpRDMAWrite, SGL: a.sge(0, 8), RemoteAddr: uapi.Addr(b.mem), RKey: b.mr.Rkey + 1}
 		}, nil, provider.WCRemoteAccessError, quiet},
@@ -133,7 +133,7 @@ func TestErrorCompletions(t *testing.T) {
 		{"too long", func(a, b *rawQP) provider.SendWR {
 			b.recv(1, b.sge(0, 7))
 			return provider.SendWR{Opcode: provider.OpSend, SGL: a.sge(0, 8)}
-		}, nil, provider.WCRemoteInvalidRequest, provider.WCRemoteInvalidRequest},
+		}, nil, provider.WCRemoteOperationError, provider.WCLocalQPOperationError},
 		{"receive key", func(a, b *rawQP) provider.SendWR {
 			sgl := b.sge(0, 64)
 			sgl[0].LKey ^= 1
@@ -335,8 +335,8 @@ func TestDelayedBeforeError(t *testing.T) {
 	bad[0].LKey++
 	a.send(provider.SendWR{ID: 2, Opcode: provider.OpSend, SGL: bad})
 	got := a.cq.poll()
-	if len(got) != 2 || got[0].ID != 1 || got[0].Status != provider.WCSuccess || got[1].Status != provider.WCLocalProtectionError {
-		t.Errorf("got %+v, want success, then a protection error", got)
+	if len(got) != 2 || got[0].ID != 1 || got[0].Status != provider.WCSuccess || got[1].Status != provider.WCLocalQPOperationError {
+		t.Errorf("got %+v, want success, then an error", got)
 	}
 }
 

@@ -6,11 +6,13 @@ import "github.com/pureverbs/rdma/abi"
 
 // pd is a protection domain.
 type pd struct {
-	users int // memory regions and queue pairs
+	users int // what was made in it
 }
 
 func (p *pd) kind() uint16 { return abi.UVERBS_OBJECT_PD }
-func (p *pd) inUse() bool  { return p.users > 0 }
+func (p *pd) busy() error  { return busyIf(p.users > 0) }
+
+func (p *pd) end(*verbsFile) {}
 
 func (f *verbsFile) allocPD(resp []byte) (int, error) {
 	r := abi.IbUverbsAllocPdResp{PdHandle: f.add(&pd{})}

@@ -21,17 +21,13 @@ const (
 	stateError
 )
 
-var (
-	sendHead = len(bytesOf(&abi.RxeSendWqe{}))
-	recvHead = len(bytesOf(&abi.RxeRecvWqe{}))
-	sgeSize  = len(bytesOf(&abi.RxeSge{}))
-)
-
-// qp is a queue pair of type RC.
+// qp is a queue pair.
 type qp struct {
 	f          *verbsFile
 	num        uint32
+	typ        uint8 // enum ib_uverbs_qp_type
 	pd         *pd
+	srq        *srq // nil: it has a receive queue of its own
 	send, recv *cq
 	userHandle uint64
 	sigAll     bool
@@ -39,22 +35,27 @@ type qp struct {
 	async      *eventFile
 	resp       abi.IbUverbsDestroyQpResp
 
-	attr  abi.IbUverbsModifyQp // as last modified; the mask is not used
-	state uint8
-	gone  bool
+	attr     abi.IbUverbsModifyQp // as last modified; the mask is not used
+	state    uint8
+	draining bool // in SQD, and not at rest yet
+	gone     bool
+	groups   []membership // multicast groups
 
-	sq, rq *queue
-	next   uint32 // the send request to carry out; sq.own is the one to complete
+	sq sendQueue
+	rq recvQueue // its own, or that of the srq
 
 	sendPSN, recvPSN uint32
 	waitUntil        time.Time // the requester pauses
 	tries            uint8     // left of the kind that the requester is in
 	trying           uint8     // notTrying, tryRNR, tryAck
-	run              func()    // made once, so that waiting does not allocate
+	reading          int       // READs and atomics that are pending
+	run, ack         func()    // made once, so that waiting does not allocate
 }
 
 func (q *qp) kind() uint16 { return abi.UVERBS_OBJECT_QP }
-func (q *qp) inUse() bool  { return false }
+
+// busy: a queue pair has to leave its multicast groups first.
+func (q *qp) busy() error { return busyIf(len(q.groups) > 0) }
 
 func (q *qp) end(f *verbsFile) {
 	q.gone = true
@@ -63,7 +64,11 @@ func (q *qp) end(f *verbsFile) {
 	q.recv.users--
 	delete(f.dev.qps, q.num)
 	q.sq.end(f)
-	q.rq.end(f)
+	if q.srq != nil {
+		q.srq.users--
+	} else {
+		q.rq.end(f)
+	}
 	q.async.forget(q)
 }
 
@@ -72,10 +77,11 @@ func (f *verbsFile) createQP(r *request) error {
 		f: f, pd: used[*pd](r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE),
 		send:       used[*cq](r, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE),
 		recv:       used[*cq](r, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE),
+		srq:        used[*srq](r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE),
 		userHandle: value[uint64](r, abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE),
 		async:      f.async,
 	}
-	q.run = func() { f.k.runQP(q) }
+	q.run, q.ack = func() { f.k.runQP(q) }, q.acknowledged
 	flags := r.number(abi.UVERBS_ATTR_CREATE_QP_FLAGS)
 	q.sigAll = flags&abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0
 	if a := r.get(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD); a != nil {
@@ -86,54 +92,65 @@ func (f *verbsFile) createQP(r *request) error {
 		return err
 	}
 	q.cap = load[abi.IbUverbsQpCap](capIn)
-	switch typ := r.number(abi.UVERBS_ATTR_CREATE_QP_TYPE); {
-	case q.pd == nil || q.send == nil || q.recv == nil:
-		return unix.EINVAL
-	case flags&^abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0:
-		return unix.EINVAL
-	case typ != abi.IB_UVERBS_QPT_RC:
-		return unix.EOPNOTSUPP
-	case !fits(&q.cap):
-		return unix.EINVAL
+	if err := q.checkType(r.number(abi.UVERBS_ATTR_CREATE_QP_TYPE), flags); err != nil {
+		return err
 	}
-	uhw, err := driverOut(r, len(bytesOf(&abi.RxeCreateQpResp{})))
+	u, err := r.udata()
 	if err != nil {
 		return err
 	}
-	return f.finishQP(r, q, uhw)
+	return f.finishQP(r, q, &u)
 }
 
-func fits(c *abi.IbUverbsQpCap) bool {
-	return c.MaxSendWr <= maxQPWR && c.MaxRecvWr <= maxQPWR && c.MaxSendSge <= maxSGE && c.MaxRecvSge <= maxSGE &&
-		c.MaxInlineData <= maxInline
+// checkType is what the core says of types and flags. It lets some pass that only hardware
+// has.
+func (q *qp) checkType(typ, flags uint64) error {
+	flags &^= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+	switch typ {
+	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI, abi.IB_UVERBS_QPT_DRIVER:
+	case abi.IB_UVERBS_QPT_RAW_PACKET:
+		return unix.EPERM // nobody has CAP_NET_RAW here
+	default:
+		return unix.EINVAL
+	}
+	q.typ = uint8(typ)
+	switch {
+	case q.pd == nil || q.send == nil || q.recv == nil:
+		return unix.EINVAL
+	case flags&^knownQPFlags != 0 || flags != 0 && typ != abi.IB_UVERBS_QPT_UD && typ != abi.IB_UVERBS_QPT_DRIVER:
+		return unix.EINVAL
+	case flags != 0:
+		return unix.EOPNOTSUPP
+	}
+	return nil
 }
 
-// finishQP makes the queues, raises the sizes as rxe does, and answers.
-func (f *verbsFile) finishQP(r *request, q *qp, uhw *attr) (err error) {
-	room := max(int(q.cap.MaxSendSge)*sgeSize, int(q.cap.MaxInlineData))
-	if q.sq, err = f.newQueue(q.cap.MaxSendWr, sendHead+room); err != nil {
-		return err
-	}
-	if q.rq, err = f.newQueue(q.cap.MaxRecvWr, recvHead+int(q.cap.MaxRecvSge)*sgeSize); err != nil {
-		q.sq.end(f)
-		return err
-	}
-	q.cap.MaxSendWr, q.cap.MaxRecvWr = q.sq.slots(), q.rq.slots()
-	q.cap.MaxSendSge, q.cap.MaxInlineData = uint32(room/sgeSize), uint32(room)
+const knownQPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
+
+// finishQP makes the queues and answers.
+func (f *verbsFile) finishQP(r *request, q *qp, u *udata) error {
 	q.num = f.dev.nextQPN()
-	mi := abi.RxeCreateQpResp{SqMi: q.sq.info(), RqMi: q.rq.info()}
+	err := f.dev.drv.newQP(f, q, u)
+	if err != nil {
+		return err
+	}
 	if err = r.get(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP).out(bytesOf(&q.cap)); err == nil {
 		err = r.get(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM).out(bytesOf(&q.num))
 	}
 	if err == nil {
-		err = uhw.out(bytesOf(&mi))
+		err = r.reply(u)
 	}
 	if err != nil {
 		q.sq.end(f)
-		q.rq.end(f)
+		if q.srq == nil {
+			q.rq.end(f)
+		}
 		return err
 	}
 	q.pd.users++
+	if q.srq != nil {
+		q.srq.users++
+	}
 	q.send.users++
 	q.recv.users++
 	f.dev.qps[q.num] = q
@@ -172,9 +189,19 @@ func (f *verbsFile) queryQP(in, resp []byte) (int, error) {
 		DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags, PkeyIndex: a.PkeyIndex, QpState: q.state,
 		CurQpState: q.state, PathMtu: a.PathMtu, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic,
 		MinRnrTimer: a.MinRnrTimer, PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
+		Qkey: a.Qkey,
+	}
+	if q.draining {
+		r.SqDraining = 1
+	}
+	if q.srq != nil {
+		r.MaxRecvWr, r.MaxRecvSge = 0, 0
 	}
 	if q.sigAll {
 		r.SqSigAll = 1
+	}
+	if s := q.siw(); s != nil {
+		s.describe(&r)
 	}
 	return copy(resp, bytesOf(&r)), nil
 }

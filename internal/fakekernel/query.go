@@ -8,33 +8,74 @@ import (
 	"github.com/pureverbs/rdma/abi"
 )
 
-// What rxe tells about itself (drivers/infiniband/sw/rxe/rxe_param.h).
+// What rxe tells about itself, in all versions (drivers/infiniband/sw/rxe/rxe_param.h).
 const (
-	deviceCaps = 0x0022_3c76
 	portActive = 4
 	gidTable   = 1024
-	maxQPWR    = 16384
 	maxSGE     = 32
 	maxInline  = 512
 	maxCQE     = 32767
 	maxRDAtom  = 128
-	maxMessage = 1 << 23
+	maxMTU     = 5
+
+	baseCaps   = 0x0020_3c76
+	windowCaps = 1<<17 | 1<<24 // MEM_WINDOW, MEM_WINDOW_TYPE_2B
 )
 
-func (d *device) attributes() abi.IbUverbsQueryDeviceResp {
+// limits are what differs from version to version.
+type limits struct {
+	caps                                              uint64
+	qp, qpWR, cq, mr, mw, pd, ah, srq, srqWR, message uint32
+	pkeys                                             uint16
+}
+
+func (d *device) limits() limits {
+	const many = 1 << 20
+	l := limits{
+		caps: baseCaps | windowCaps, qp: many - 16, qpWR: many, cq: many, mr: maxMRIndex - 1, mw: maxMWIndex - minMWIndex,
+		pd: many, ah: 1<<15 - 1, srq: many - firstSRQN, srqWR: many, message: 1 << 23, pkeys: 64,
+	}
+	switch {
+	case d.version < v514:
+		l = limits{
+			caps: baseCaps, qp: 1 << 16, qpWR: 1 << 14, cq: 1 << 14, mr: 256 << 10, pd: 0x7ffc, ah: 100, srq: 960,
+			srqWR: 1 << 14, message: 1 << 23, pkeys: 1,
+		}
+	case d.version >= v603:
+		l.caps |= abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL | abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT | abi.IB_UVERBS_DEVICE_ATOMIC_WRITE
+		l.message = 1 << 31
+	}
+	return l
+}
+
+func (rxeDriver) attributes(d *device) abi.IbUverbsQueryDeviceResp {
+	l := d.limits()
 	return abi.IbUverbsQueryDeviceResp{
 		NodeGuid: d.guid(), SysImageGuid: d.guid(), MaxMrSize: 1<<64 - 1, PageSizeCap: 0xffff_f000,
-		VendorId: 0xff_ffff, MaxQp: 0xff_ffef, MaxQpWr: maxQPWR, DeviceCapFlags: deviceCaps,
-		MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0x3f_ffff, MaxCqe: maxCQE, MaxMr: 0x7_fffe, MaxPd: 0x7_ffff,
-		MaxQpRdAtom: maxRDAtom, MaxResRdAtom: 0x3f_000, MaxQpInitRdAtom: maxRDAtom, AtomicCap: 1,
-		MaxMw: 0x7_fffe, MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56,
-		MaxAh: 32767, MaxSrq: 0x7_fffe, MaxSrqWr: 0xf_ffff, MaxSrqSge: 27, MaxPkeys: 64,
+		VendorId: 0xff_ffff, MaxQp: l.qp, MaxQpWr: l.qpWR, DeviceCapFlags: uint32(l.caps),
+		MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: l.cq, MaxCqe: maxCQE, MaxMr: l.mr, MaxPd: l.pd,
+		MaxQpRdAtom: maxRDAtom, MaxResRdAtom: 0x3_f000, MaxQpInitRdAtom: maxRDAtom, AtomicCap: 1,
+		MaxMw: l.mw, MaxMcastGrp: maxGroups, MaxMcastQpAttach: maxGroupMembers, MaxTotalMcastQpAttach: maxAllMembers,
+		MaxAh: l.ah, MaxSrq: l.srq, MaxSrqWr: l.srqWR, MaxSrqSge: maxSRQSGE, MaxPkeys: l.pkeys,
 		LocalCaAckDelay: 15, PhysPortCnt: 1,
 	}
 }
 
+// features are the capabilities, and what there is of on-demand paging, which began in 6.15.
+func (rxeDriver) features(d *device, a *abi.IbUverbsExQueryDeviceResp) {
+	a.DeviceCapFlagsEx = d.limits().caps
+	if d.version >= v615 {
+		const datagram = abi.IB_UVERBS_ODP_SUPPORT_SEND | abi.IB_UVERBS_ODP_SUPPORT_RECV | abi.IB_UVERBS_ODP_SUPPORT_SRQ_RECV
+		const oneSided = abi.IB_UVERBS_ODP_SUPPORT_WRITE | abi.IB_UVERBS_ODP_SUPPORT_READ | abi.IB_UVERBS_ODP_SUPPORT_ATOMIC |
+			abi.IB_UVERBS_ODP_SUPPORT_FLUSH | abi.IB_UVERBS_ODP_SUPPORT_ATOMIC_WRITE
+		a.OdpCaps.GeneralCaps = abi.IB_UVERBS_ODP_SUPPORT
+		a.OdpCaps.PerTransportCaps.UdOdpCaps = datagram
+		a.OdpCaps.PerTransportCaps.RcOdpCaps = datagram | oneSided
+	}
+}
+
 func (f *verbsFile) queryDevice(_, resp []byte) (int, error) {
-	a := f.dev.attributes()
+	a := f.dev.drv.attributes(f.dev)
 	return copy(resp, bytesOf(&a)), nil
 }
 
@@ -43,7 +84,13 @@ func (f *verbsFile) queryDeviceEx(in, resp []byte) (int, error) {
 	if c := load[abi.IbUverbsExQueryDevice](in); c.CompMask != 0 || c.Reserved != 0 {
 		return 0, unix.EINVAL
 	}
-	a := abi.IbUverbsExQueryDeviceResp{Base: f.dev.attributes(), DeviceCapFlagsEx: deviceCaps}
+	a := abi.IbUverbsExQueryDeviceResp{Base: f.dev.drv.attributes(f.dev)}
+	a.DeviceCapFlagsEx = uint64(a.Base.DeviceCapFlags)
+	if d, ok := f.dev.drv.(interface {
+		features(*device, *abi.IbUverbsExQueryDeviceResp)
+	}); ok {
+		d.features(f.dev, &a)
+	}
 	a.ResponseLength = uint32(min(len(bytesOf(&a)), len(resp)))
 	return copy(resp, bytesOf(&a)), nil
 }
@@ -52,15 +99,19 @@ func (f *verbsFile) queryPort(r *request) error {
 	if r.number(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM) != 1 {
 		return unix.EINVAL
 	}
-	p := abi.IbUverbsQueryPortRespEx{
+	p := f.dev.drv.port(f.dev)
+	return r.get(abi.UVERBS_ATTR_QUERY_PORT_RESP).out(bytesOf(&p))
+}
+
+func (rxeDriver) port(d *device) abi.IbUverbsQueryPortRespEx {
+	return abi.IbUverbsQueryPortRespEx{
 		LegacyResp: abi.IbUverbsQueryPortResp{
-			PortCapFlags: 0x0001_0000, MaxMsgSz: maxMessage, GidTblLen: gidTable, PkeyTblLen: 1,
-			State: portActive, MaxMtu: 5, ActiveMtu: f.dev.MTU, MaxVlNum: 1,
+			PortCapFlags: 0x0001_0000, MaxMsgSz: d.limits().message, GidTblLen: gidTable, PkeyTblLen: 1,
+			State: portActive, MaxMtu: 5, ActiveMtu: d.MTU, MaxVlNum: 1,
 			ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2,
 		},
 		ActiveSpeedEx: 1,
 	}
-	return r.get(abi.UVERBS_ATTR_QUERY_PORT_RESP).out(bytesOf(&p))
 }
 
 func (f *verbsFile) queryGIDTable(r *request) error {
@@ -87,7 +138,7 @@ func (f *verbsFile) queryGIDTable(r *request) error {
 func (f *verbsFile) queryGIDEntry(r *request) error {
 	port := r.number(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT)
 	index := r.number(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX)
-	if r.number(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS) != 0 || port != 1 || index >= gidTable {
+	if r.number(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS) != 0 || port != 1 || index >= uint64(f.dev.drv.port(f.dev).LegacyResp.GidTblLen) {
 		return unix.EINVAL
 	}
 	if index >= uint64(len(f.dev.gids)) {

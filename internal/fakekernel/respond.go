@@ -3,119 +3,152 @@
 package fakekernel
 
 import (
-	"time"
-
 	"github.com/pureverbs/rdma/abi"
 )
 
-// respond is the responder: sw/rxe/rxe_resp.c, whose statuses it keeps. The requester's
-// memory is in k.nic.local.
-func (k *Kernel) respond(p *qp, w *abi.RxeSendWqe) verdict {
-	switch w.Wr.Opcode {
-	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
-		return k.respondSend(p, w)
-	}
-	need := uint32(abi.IB_UVERBS_ACCESS_REMOTE_WRITE)
-	if w.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ {
-		need = abi.IB_UVERBS_ACCESS_REMOTE_READ
-	}
-	if p.attr.QpAccessFlags&need == 0 || w.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ && p.attr.MaxDestRdAtomic == 0 {
-		return verdict{status: statusRemoteInvalid, peer: p, broken: true}
-	}
-	withImm := w.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM
-	if withImm && p.rq.empty(p.rq.own) {
-		return p.notReady()
-	}
-	if v := k.transfer(p, w, need); v.status != statusSuccess {
-		return v
-	}
-	if !withImm {
-		return verdict{}
-	}
-	v := p.received(w)
-	v.wc.Opcode = wcRecvWithImm
-	return v
+// respond is the responder of connections: sw/rxe/rxe_resp.c. What the requester sends is
+// in k.nic.local; what it asks for is left in k.nic.remote.
+func (k *Kernel) respond(p, q *qp, w *work) verdict {
+	n, held := k.serve(p, q, w)
+	return k.conclude(p, w, n, held)
 }
 
-// transfer does the copy of a write or read.
-func (k *Kernel) transfer(p *qp, w *abi.RxeSendWqe, need uint32) verdict {
-	n := w.Dma.Length
-	if n == 0 {
-		return verdict{} // key and address do not count
+// serve does what a request asks for. held tells whether it has a receive request in hand.
+func (k *Kernel) serve(p, q *qp, w *work) (n nak, held bool) {
+	if !p.permits(w) || w.needsCredit() && p.attr.MaxDestRdAtomic == 0 {
+		return nakInvalid, false
 	}
-	r := w.Wr.WrRdma()
-	s, ok := p.f.dev.remote(p.pd, r.Rkey, r.RemoteAddr, n, need)
-	if !ok {
-		return verdict{status: statusRemoteAccess, peer: p, broken: true}
+	if w.takesRecv() {
+		r := &k.nic.recv
+		if !p.rq.peek(r) {
+			return nakRNR, false
+		}
+		if r.num > p.maxRecvSGE() {
+			return nakMalformed, true
+		}
+		// A write takes it with its last packet, and is judged by its first.
+		held = w.isSend() || packets(q, w) == 1
+	}
+	if !w.isSend() {
+		n := k.access(p, w)
+		return n, held || n == nakNone && w.hasImm()
+	}
+	if n := k.land(p, w, k.nic.local, w.length); n != nakNone {
+		return n, true
+	}
+	if w.op == abi.IB_UVERBS_WR_SEND_WITH_INV && !k.invalidate(p, w.invKey) {
+		return nakInvalidate, true
+	}
+	return nakNone, true
+}
+
+// permits tells whether the queue pair's access flags allow an operation.
+func (p *qp) permits(w *work) bool {
+	need := w.needs()
+	return p.attr.QpAccessFlags&need == need
+}
+
+// needs is the access that an operation needs: of the queue pair all of it, of the memory
+// one kind.
+func (w *work) needs() (access uint32) {
+	switch w.op {
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, abi.IB_UVERBS_WR_ATOMIC_WRITE:
+		access = abi.IB_UVERBS_ACCESS_REMOTE_WRITE
+	case abi.IB_UVERBS_WR_RDMA_READ:
+		access = abi.IB_UVERBS_ACCESS_REMOTE_READ
+	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		access = abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	case abi.IB_UVERBS_WR_FLUSH:
+		if w.flushType&flushGlobal != 0 {
+			access |= abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL
+		}
+		if w.flushType&flushPersistent != 0 {
+			access |= abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT
+		}
+	}
+	return access
+}
+
+// maxRecvSGE is the longest list that a receive request may have.
+func (q *qp) maxRecvSGE() int {
+	if q.srq != nil {
+		return int(q.srq.maxSGE)
+	}
+	return int(q.cap.MaxRecvSge)
+}
+
+// access is an operation on memory of the responder: check_rkey, and what follows.
+func (k *Kernel) access(p *qp, w *work) nak {
+	size := w.length
+	switch {
+	case w.isAtomic():
+		size = 8
+	case w.op == abi.IB_UVERBS_WR_FLUSH:
+		return p.checkFlush(w)
+	case w.op == abi.IB_UVERBS_WR_ATOMIC_WRITE:
+	case size == 0: // key and address do not count
+		k.nic.remote = k.nic.remote[:0]
+		return nakNone
+	}
+	s, ok := p.reach(w, size)
+	switch {
+	case !ok:
+		return nakAccess
+	case w.op == abi.IB_UVERBS_WR_ATOMIC_WRITE && size != 8:
+		return nakLength
+	case (w.isAtomic() || w.op == abi.IB_UVERBS_WR_ATOMIC_WRITE) && s.Base%8 != 0:
+		return nakInvalid
 	}
 	k.nic.remote = append(k.nic.remote[:0], s)
-	dst, src := k.nic.remote, k.nic.local
-	if w.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ {
-		dst, src = src, dst
+	switch {
+	case w.isAtomic():
+		return k.nic.atomic(s, w)
+	case w.brings():
+		return nakNone // it is fetched later
+	case move(k.nic.remote, k.nic.local, int(size)) != nil:
+		return nakAccess
 	}
-	if move(dst, src, int(n)) != nil {
-		return verdict{status: statusRemoteAccess, peer: p, broken: true}
-	}
-	return verdict{}
+	return nakNone
 }
 
-func (k *Kernel) respondSend(p *qp, w *abi.RxeSendWqe) verdict {
-	if p.rq.empty(p.rq.own) {
-		return p.notReady()
+// reach returns the memory behind the remote key of an operation, be it of a region or of
+// a window. A window's bounds are not looked at, only its region's.
+func (p *qp) reach(w *work, n uint32) (span, bool) {
+	m, offset := p.behind(w)
+	if m == nil || !m.within(w.addr+offset, uint64(n)) {
+		return span{}, false
 	}
-	slot := p.rq.slot(p.rq.own)
-	r := *view[abi.RxeRecvWqe](slot)
-	v := p.received(w)
-	if room(&r, slot) < uint64(w.Dma.Length) {
-		return v.refuse(statusRemoteInvalid, statusRemoteInvalid)
-	}
-	var ok bool
-	k.nic.remote, ok = list(k.nic.remote[:0], p, r.Dma.NumSge, w.Dma.Length, slot[recvHead:], abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-	if !ok || move(k.nic.remote, k.nic.local, int(w.Dma.Length)) != nil {
-		return v.refuse(statusRemoteOp, statusLocalQPOp)
-	}
-	return v
+	return m.span(w.addr+offset, n), true
 }
 
-// room is how many bytes a receive request takes.
-func room(r *abi.RxeRecvWqe, slot []byte) (n uint64) {
-	for i := range min(int(r.Dma.NumSge), (len(slot)-recvHead)/sgeSize) {
-		n += uint64(view[abi.RxeSge](slot[recvHead+i*sgeSize:]).Length)
+// behind returns the region, and what to add to addresses.
+func (p *qp) behind(w *work) (*mr, uint64) {
+	if !isWindow(w.rkey) {
+		return p.f.dev.peerRegion(p.pd, w.rkey, w.needs()), 0
 	}
-	return n
+	win := p.window(w.rkey, w.needs())
+	switch {
+	case win == nil:
+		return nil, 0
+	case win.access&abi.IB_UVERBS_ACCESS_ZERO_BASED != 0:
+		return win.mr, win.addr
+	}
+	return win.mr, 0
 }
 
-// received is a good end of the oldest receive request.
-func (p *qp) received(w *abi.RxeSendWqe) verdict {
-	r := view[abi.RxeRecvWqe](p.rq.slot(p.rq.own))
-	wc := abi.IbUverbsWc{
-		WrId: r.WrId, Opcode: wcRecv, ByteLen: w.Dma.Length, QpNum: p.num, WcFlags: wcGRH, PortNum: p.attr.PortNum,
+// land puts n bytes into the receive request that was looked at last.
+func (k *Kernel) land(p *qp, w *work, src []span, n uint32) nak {
+	r := &k.nic.recv
+	if n > r.length {
+		return nakMalformed
 	}
-	if hasImm(w.Wr.Opcode) {
-		wc.WcFlags |= wcWithImm
-		*wc.ExImmData() = *w.Wr.ExImmData()
+	var err memErr
+	k.nic.remote, err = r.collect(k.nic.remote[:0], p, n, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
+	switch {
+	case err == memKey && r.room() < uint64(n):
+		return nakLength
+	case err != memOK, move(k.nic.remote, src, int(n)) != nil:
+		return nakMalformed
 	}
-	return verdict{peer: p, recv: true, wc: wc, sol: w.Wr.SendFlags&sendSolicited != 0}
-}
-
-// refuse turns a good end bad for both sides. Only id, status and number are meant to be
-// looked at then, so nothing else is there.
-func (v verdict) refuse(sender, receiver uint32) verdict {
-	v.status, v.broken, v.sol = sender, true, true
-	v.wc = abi.IbUverbsWc{WrId: v.wc.WrId, Status: receiver, QpNum: v.wc.QpNum}
-	return v
-}
-
-// notReady asks the requester to come back after the time that the responder set.
-func (p *qp) notReady() verdict {
-	return verdict{again: tryRNR, rnr: rnrDelay(p.attr.MinRnrTimer)}
-}
-
-// rnrDelay is the time of an RNR code: IBTA volume 1, table 45.
-func rnrDelay(code uint8) time.Duration {
-	hundredths := [32]int{
-		65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
-		6144, 8192, 12288, 16384, 24576, 32768, 49152,
-	}
-	return time.Duration(hundredths[code&31]) * 10 * time.Microsecond
+	return nakNone
 }

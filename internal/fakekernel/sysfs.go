@@ -44,18 +44,25 @@ func putDevice(d *device, put func(path, text string)) {
 	put(verbs+"/dev", d.dev().String())
 	put(verbs+"/abi_version", fmt.Sprint(d.ABI))
 	base := "sys/class/infiniband/" + d.Name
-	put(base+"/node_type", "1: CA")
-	put(base+"/node_desc", "rxe")
+	if d.iwarp() {
+		put(base+"/node_type", "4: RNIC")
+		put(base+"/node_desc", "Software iWARP stack")
+	} else {
+		put(base+"/node_type", "1: CA")
+		put(base+"/node_desc", "rxe")
+		put(base+"/ports/1/pkeys/0", "0xffff")
+	}
 	g := d.GUID
 	put(base+"/node_guid", fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff))
 	port := base + "/ports/1"
 	put(port+"/link_layer", "Ethernet")
 	put(port+"/state", "4: ACTIVE")
-	put(port+"/pkeys/0", "0xffff")
 	for i := range d.gids {
 		put(fmt.Sprintf("%s/gids/%d", port, i), colons([16]byte(bytesOf(&d.gids[i].Gid))))
-		put(fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, i), d.NetDev)
-		put(fmt.Sprintf("%s/gid_attrs/types/%d", port, i), map[uint32]string{1: "IB/RoCE v1", 2: "RoCE v2"}[d.gids[i].GidType])
+		if !d.iwarp() { // else the kernel refuses to read it
+			put(fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, i), d.NetDev)
+		}
+		put(fmt.Sprintf("%s/gid_attrs/types/%d", port, i), []string{"IB/RoCE v1", "IB/RoCE v1", "RoCE v2"}[d.gids[i].GidType])
 	}
 }
 

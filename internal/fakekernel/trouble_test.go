@@ -78,6 +78,34 @@ func TestMisfits(t *testing.T) {
 			t.Errorf("two packets: %v", wc.Status)
 		}
 	})
+	t.Run("path MTU over the port's", func(t *testing.T) {
+		k := start(t, Options{MaxRetry: time.Millisecond})
+		a, b := openDev(t, k).qp(), openDev(t, k).qp()
+		a.mtu, b.mtu = 5, 5
+		connect(t, a, b, 1, 7)
+		b.recv(1, b.sge(0, 4096))
+		b.recv(2, b.sge(0, 4096))
+		if wc := a.do(provider.SendWR{Opcode: provider.OpSend, SGL: a.sge(0, 1024)}); wc.Status != provider.WCSuccess {
+			t.Errorf("what fits: %v", wc.Status)
+		}
+		if wc := a.do(provider.SendWR{Opcode: provider.OpSend, SGL: a.sge(0, 1025)}); wc.Status != provider.WCRetryExceeded {
+			t.Errorf("what does not: %v", wc.Status)
+		}
+	})
+	t.Run("other addresses", func(t *testing.T) {
+		k := start(t, Options{MaxRetry: time.Millisecond})
+		a, b := openDev(t, k).qp(), openDev(t, k).qp()
+		b.d.gid = k.devices[0].gids[2] // hears from IPv6, is spoken to by IPv4
+		must(t, a.toInit())
+		must(t, b.toInit())
+		must(t, b.toRTR(a, 0))
+		b.d.gid = k.devices[0].gids[1]
+		must(t, a.toRTR(b, 0))
+		must(t, a.toRTS(0, 1, 7))
+		if wc := a.do(provider.SendWR{Opcode: provider.OpRDMAWrite}); wc.Status != provider.WCRetryExceeded {
+			t.Errorf("got %v", wc.Status)
+		}
+	})
 	t.Run("no read credit", func(t *testing.T) {
 		k := start(t, Options{MaxRetry: time.Microsecond})
 		a, b := openDev(t, k).qp(), openDev(t, k).qp()

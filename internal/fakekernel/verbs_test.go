@@ -97,7 +97,7 @@ func TestMap(t *testing.T) {
 // TestCaps: sizes are raised as rxe raises them.
 func TestCaps(t *testing.T) {
 	d := openDev(t, start(t, Options{}))
-	q := &rawQP{d: d, pd: d.pd(), cq: d.cq(16)}
+	q := &rawQP{d: d, pd: d.pd(), cq: d.cq(16), typ: abi.IB_UVERBS_QPT_RC}
 	for _, tt := range []struct{ ask, want abi.IbUverbsQpCap }{
 		{abi.IbUverbsQpCap{MaxSendWr: 10, MaxRecvWr: 7, MaxSendSge: 2, MaxRecvSge: 3, MaxInlineData: 64},
 			abi.IbUverbsQpCap{MaxSendWr: 15, MaxRecvWr: 7, MaxSendSge: 4, MaxRecvSge: 3, MaxInlineData: 64}},
@@ -144,7 +144,7 @@ func TestRegMR(t *testing.T) {
 		{"nothing", abi.IbUverbsRegMr{Start: at, HcaVa: at}, unix.EINVAL},
 		{"offset in page", abi.IbUverbsRegMr{Start: at, HcaVa: at + 1, Length: 1}, unix.EINVAL},
 		{"remote write alone", abi.IbUverbsRegMr{Start: at, HcaVa: at, Length: 1, AccessFlags: abi.IB_UVERBS_ACCESS_REMOTE_WRITE}, unix.EINVAL},
-		{"unknown access", abi.IbUverbsRegMr{Start: at, HcaVa: at, Length: 1, AccessFlags: 1 << 18}, unix.EOPNOTSUPP},
+		{"unknown access", abi.IbUverbsRegMr{Start: at, HcaVa: at, Length: 1, AccessFlags: 1 << 18}, unix.EINVAL},
 	} {
 		r, err := reg(tt.in)
 		want(t, tt.name, err, tt.want)
@@ -172,8 +172,8 @@ func TestModify(t *testing.T) {
 	}
 	edit := func(f func(a *abi.IbUverbsModifyQp)) abi.IbUverbsModifyQp { a := rtr; f(&a); return a }
 	bad("not global", edit(func(a *abi.IbUverbsModifyQp) { a.Dest.IsGlobal = 0 }), unix.EINVAL)
-	bad("empty GID", edit(func(a *abi.IbUverbsModifyQp) { a.Dest.SgidIndex = 9 }), unix.EINVAL)
-	bad("MTU over the port's", edit(func(a *abi.IbUverbsModifyQp) { a.PathMtu = 4 }), unix.EINVAL)
+	bad("empty GID", edit(func(a *abi.IbUverbsModifyQp) { a.Dest.SgidIndex = 9 }), unix.ENODATA)
+	bad("MTU over any port's", edit(func(a *abi.IbUverbsModifyQp) { a.PathMtu = 6 }), unix.EINVAL)
 	bad("no MTU", edit(func(a *abi.IbUverbsModifyQp) { a.AttrMask &^= maskMTU }), unix.EINVAL)
 	bad("too much", edit(func(a *abi.IbUverbsModifyQp) { a.AttrMask |= maskTimeout }), unix.EINVAL)
 	bad("good", rtr, 0)

@@ -14,7 +14,15 @@ import (
 // object is what has a handle.
 type object interface {
 	kind() uint16
-	inUse() bool
+	busy() error // why it cannot end now, nil if it can
+	end(f *verbsFile)
+}
+
+func busyIf(yes bool) error {
+	if yes {
+		return unix.EBUSY
+	}
+	return nil
 }
 
 // verbsFile is an open uverbs node, and the user context on it.
@@ -23,20 +31,21 @@ type verbsFile struct {
 	dev    *device
 	closed bool
 
-	context bool // GET_CONTEXT was done
-	objects map[uint32]object
-	async   *eventFile // where events go that have no file of their own
-	pending map[uint64]*queue
-	mapped  map[uintptr]*queue // by the user's address
+	context  bool // GET_CONTEXT was done
+	objects  map[uint32]object
+	async    *eventFile           // where events go that have no file of their own
+	unmapped map[uint64]*mapping  // by the offset
+	mapped   map[uintptr]*mapping // by the user's address
 
 	req     request // one call at a time holds the lock, so one is enough
 	cmdResp [512]byte
+	hw      udata
 }
 
 func newVerbsFile(k *Kernel, d *device) *verbsFile {
 	return &verbsFile{
 		k: k, dev: d,
-		objects: make(map[uint32]object), pending: make(map[uint64]*queue), mapped: make(map[uintptr]*queue),
+		objects: make(map[uint32]object), unmapped: make(map[uint64]*mapping), mapped: make(map[uintptr]*mapping),
 	}
 }
 
@@ -100,6 +109,19 @@ func (f *verbsFile) method(r *request) error {
 		return f.createQP(r)
 	case id{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY}:
 		return f.destroyQP(r)
+	case id{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE}:
+		return f.createSRQ(r)
+	case id{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY}:
+		return f.destroySRQ(r)
+	case id{abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY}:
+		return f.destroy(r, abi.UVERBS_ATTR_DESTROY_AH_HANDLE)
+	case id{abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY}:
+		return f.destroy(r, abi.UVERBS_ATTR_DESTROY_MW_HANDLE)
+	case id{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR}:
+		return f.adviseMR(r)
+	case id{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR},
+		id{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}:
+		return unix.EOPNOTSUPP // neither rxe nor siw
 	}
 	return unix.EPROTONOSUPPORT
 }
@@ -108,7 +130,17 @@ func (f *verbsFile) getContext(r *request) error {
 	if f.context {
 		return unix.EINVAL
 	}
+	u, err := r.udata()
+	if err != nil {
+		return err
+	}
+	if err := f.dev.drv.newContext(f, &u); err != nil {
+		return err
+	}
 	vectors, support := uint32(1), uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
+	if f.k.version >= v702 {
+		support |= abi.IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA
+	}
 	if err := r.get(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS).out(bytesOf(&vectors)); err != nil {
 		return err
 	}
@@ -116,7 +148,7 @@ func (f *verbsFile) getContext(r *request) error {
 		return err
 	}
 	f.context = true
-	return nil
+	return r.reply(&u)
 }
 
 func (f *verbsFile) allocAsync(r *request) error {
@@ -131,8 +163,8 @@ func (f *verbsFile) allocAsync(r *request) error {
 // destroy ends the object of an attribute, unless it is in use.
 func (f *verbsFile) destroy(r *request, id uint16) error {
 	a := r.get(id)
-	if a.obj.inUse() {
-		return unix.EBUSY
+	if err := a.obj.busy(); err != nil && !f.dev.zapped {
+		return err
 	}
 	f.remove(uint32(*a.raw.Data()))
 	return nil
@@ -142,14 +174,7 @@ func (f *verbsFile) destroy(r *request, id uint16) error {
 func (f *verbsFile) remove(handle uint32) {
 	o := f.objects[handle]
 	delete(f.objects, handle)
-	switch o := o.(type) {
-	case *mr:
-		o.end(f)
-	case *cq:
-		o.end(f)
-	case *qp:
-		o.end(f)
-	}
+	o.end(f)
 }
 
 // Close ends everything that hangs on the file, users before what they use.
@@ -160,16 +185,30 @@ func (f *verbsFile) Close() error {
 		return nil
 	}
 	f.closed = true
-	for len(f.objects) > 0 {
-		for h, o := range f.objects {
-			if !o.inUse() {
-				f.remove(h)
-			}
+	for _, o := range f.objects {
+		if q, ok := o.(*qp); ok {
+			q.leaveAll()
 		}
+	}
+	for f.removeIdle() {
+	}
+	for h := range f.objects { // in use by another context, or of a device that is gone
+		f.remove(h)
 	}
 	f.endEvents()
 	delete(f.k.files, f)
 	return nil
+}
+
+// removeIdle ends what nothing uses, and tells whether there was something.
+func (f *verbsFile) removeIdle() (some bool) {
+	for h, o := range f.objects {
+		if o.busy() == nil {
+			f.remove(h)
+			some = true
+		}
+	}
+	return some
 }
 
 func (f *verbsFile) Read(context.Context, []byte) (int, error) { return 0, unix.EINVAL }
@@ -179,7 +218,7 @@ func (f *verbsFile) count(c *Counts) {
 		c.Contexts++
 	}
 	for _, o := range f.objects {
-		switch o.(type) {
+		switch o := o.(type) {
 		case *pd:
 			c.PDs++
 		case *mr:
@@ -188,6 +227,13 @@ func (f *verbsFile) count(c *Counts) {
 			c.CQs++
 		case *qp:
 			c.QPs++
+			c.Attached += len(o.groups)
+		case *srq:
+			c.SRQs++
+		case *ah:
+			c.AHs++
+		case *mw:
+			c.MWs++
 		}
 	}
 }

@@ -204,6 +204,7 @@ func (p *plainCQ) do(s *script) {
 		})
 	case doRelease:
 		p.q.Release()
+		p.given = p.own
 		p.release()
 	case doForget:
 		p.forget(s.word())
@@ -221,9 +222,8 @@ func (p *plainCQ) do(s *script) {
 // release: what was read goes back, and nothing else changes.
 func (p *plainCQ) release() {
 	p.t.Helper()
-	p.given = p.own
-	if got := ne.Uint32(p.mem[offConsumer:]); got != p.own {
-		p.t.Errorf("consumer index is %d, %d was read", got, p.own)
+	if got := ne.Uint32(p.mem[offConsumer:]); got != p.given {
+		p.t.Errorf("consumer index is %d, want %d", got, p.given)
 	}
 }
 
@@ -232,14 +232,14 @@ func (p *plainCQ) next(next func(*provider.WC) (bool, error)) {
 	before := bytes.Clone(p.mem)
 	var wc provider.WC
 	ok, err := next(&wc)
-	want, skipped, wantErr := p.expect()
+	want, freed, wantErr := p.expect()
 	if ok != (want != nil) || !errors.Is(err, wantErr) {
 		p.t.Fatalf("got a completion: %v, %v; want %v, %v", ok, err, want != nil, wantErr)
 	}
 	if ok {
 		p.compare(&wc, want)
 	}
-	if skipped && p.given == p.own { // completions of the dead go back by themselves
+	if freed { // completions of the dead go back by themselves
 		p.release()
 		copy(before[offConsumer:], p.mem[offConsumer:offConsumer+4])
 	}
@@ -248,8 +248,8 @@ func (p *plainCQ) next(next func(*provider.WC) (bool, error)) {
 	}
 }
 
-// expect is the slot that comes next, and whether others were passed on the way.
-func (p *plainCQ) expect() (slot []byte, skipped bool, err error) {
+// expect is the slot that comes next, and whether others were given back on the way.
+func (p *plainCQ) expect() (slot []byte, freed bool, err error) {
 	prod := ne.Uint32(p.mem[offProducer:])
 	if prod > p.mask {
 		return nil, false, provider.ErrCorrupt
@@ -259,13 +259,13 @@ func (p *plainCQ) expect() (slot []byte, skipped bool, err error) {
 		held := p.given != p.own
 		p.own = (p.own + 1) & p.mask
 		if ne.Uint32(slot[8:]) != dead {
-			return slot, skipped, nil
+			return slot, freed, nil
 		}
-		if skipped = true; !held {
-			p.given = p.own
+		if !held {
+			p.given, freed = p.own, true
 		}
 	}
-	return nil, skipped, nil
+	return nil, freed, nil
 }
 
 func (p *plainCQ) compare(wc *provider.WC, e []byte) {

@@ -73,6 +73,9 @@ func (q *QP) Send(wr *provider.SendWR, total uint32) error {
 	w.Wr.Opcode = uint32(wr.Opcode)
 	w.Wr.SendFlags = uint32(wr.Flags)
 	q.putRemote(w, wr)
+	if wr.Opcode == provider.OpFlush {
+		total = wr.Length // which carries no data, but the driver reads the extent here
+	}
 	w.Dma.Length, w.Dma.Resid = total, total
 	data := unsafe.Add(p, sendHead)
 	if wr.Flags&provider.SendInline != 0 {

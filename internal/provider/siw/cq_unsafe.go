@@ -53,7 +53,7 @@ func (q *CQ) Next(wc *provider.WC) (bool, error) {
 // Advance moves to the oldest completion; false if there is none. ID, Status and Decode read
 // it, until Release.
 func (q *CQ) Advance() (bool, error) {
-	for !q.spent() {
+	for n := uint32(0); n <= q.mask && !q.spent(); n++ { // once round, whatever is done to the flags meanwhile
 		word := mmio.LoadAcquire32(q.head(q.own))
 		flags, _, _ := splitDone(bigEndian, word)
 		if flags&valid == 0 {
