@@ -25,7 +25,8 @@ type Context struct {
 	// numbers serialises the birth and death of queue pairs, so that a completion queue
 	// can drop what a dead queue pair left before its number is given to a new one.
 	numbers sync.Mutex
-	byNum   map[uint32]*QP // under numbers
+	numMu   sync.Mutex     // taken last
+	byNum   map[uint32]*QP // changed under both, read under numMu
 	objects table
 
 	capsOnce sync.Once

@@ -145,28 +145,29 @@ func (q *CQ) String() string { return "completion queue" }
 // Errors: net.ErrClosed; ErrCorrupt. Source: ibv_poll_cq(3).
 func (q *CQ) Poll(wcs []WC) (int, error) {
 	q.mu.Lock()
-	n, failed, err := q.poll(wcs)
+	n, suspects, err := q.poll(wcs)
 	q.mu.Unlock()
-	if failed {
-		q.ctx.buryAll(wcs[:n])
-	}
+	buryAll(suspects)
 	if err != nil {
 		return n, wrap("poll completion queue", q.device, err)
 	}
 	return n, nil
 }
 
-// poll is Poll under the lock. failed says that some completion is not a success.
-func (q *CQ) poll(wcs []WC) (n int, failed bool, err error) {
+// poll is Poll under the lock. suspects are the connections of completions that are no
+// success.
+func (q *CQ) poll(wcs []WC) (n int, suspects []*QP, err error) {
 	if !q.ring.open() {
-		return 0, false, errClosed
+		return 0, nil, errClosed
 	}
 	for n < len(wcs) {
 		var ok bool
 		if ok, err = q.ring.next((*provider.WC)(&wcs[n])); !ok {
 			break
 		}
-		failed = failed || wcs[n].Status != WCSuccess
+		if wcs[n].Status != WCSuccess {
+			suspects = append(suspects, q.ctx.suspect(wcs[n].QPNum))
+		}
 		n++
 	}
 	if n > 0 {
@@ -176,7 +177,7 @@ func (q *CQ) poll(wcs []WC) (n int, failed bool, err error) {
 		wcs[n] = WC(q.takeOwn())
 		n++
 	}
-	return n, failed, err
+	return n, suspects, err
 }
 
 // Arm asks for an event on the completion channel at the next completion, or, with

@@ -10,7 +10,7 @@ type Cursor struct {
 	wc     provider.WC
 	whole  bool // wc is decoded
 	taken  bool // from the ring, so there is something to give back
-	failed []uint32
+	failed []*QP
 	err    error
 }
 
@@ -46,7 +46,7 @@ func (c *Cursor) Next() bool {
 	case ok:
 		c.taken, c.whole = true, false
 		if c.id, c.status = c.q.ring.current(); c.status != WCSuccess {
-			c.failed = append(c.failed, c.WC().QPNum)
+			c.failed = append(c.failed, c.q.ctx.suspect(c.WC().QPNum))
 		}
 	case err != nil:
 		c.err = err
@@ -82,8 +82,6 @@ func (c *Cursor) End() error {
 	}
 	c.failed = nil
 	q.mu.Unlock()
-	for _, num := range failed {
-		q.ctx.bury(num)
-	}
+	buryAll(failed)
 	return wrap("poll completion queue", q.device, err)
 }

@@ -14,21 +14,24 @@ import (
 // pair that is known to be in error never reaches the kernel, and on siw what the kernel
 // left lying is taken back.
 
-// buryAll looks after the connections that failed completions tell of.
-func (c *Context) buryAll(wcs []WC) {
-	for i := range wcs {
-		if wcs[i].Status != WCSuccess {
-			c.bury(wcs[i].QPNum)
-		}
+// suspect is the connection that a failed completion tells of, nil if there is nothing to
+// do. The completion's queue is locked: as long as it is, the number cannot go from a dead
+// queue pair to a new one, which drops what the dead one left there first.
+func (c *Context) suspect(qpNum uint32) *QP {
+	c.numMu.Lock()
+	defer c.numMu.Unlock()
+	if q := c.byNum[qpNum]; q != nil && q.typ == QPTypeRC && q.State() != StateError {
+		return q
 	}
+	return nil
 }
 
-func (c *Context) bury(qpNum uint32) {
-	c.numbers.Lock()
-	q := c.byNum[qpNum]
-	c.numbers.Unlock()
-	if q != nil && q.typ == QPTypeRC && q.State() != StateError {
-		q.bury()
+// buryAll looks after suspects. No queue is locked.
+func buryAll(suspects []*QP) {
+	for _, q := range suspects {
+		if q != nil && q.State() != StateError {
+			q.bury()
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func FuzzHostileKernel(f *testing.F) {
 	for i := range steps {
 		all = append(append(all, byte(i)), make([]byte, stepLen-1)...)
 	}
-	for i := range uint64(32) {
+	for i := range uint64(128) {
 		// Everything once, then anything; most of the answers make sense.
 		r := rand.New(rand.NewPCG(i, 0))
 		more, answers := make([]byte, 64*stepLen), make([]byte, 1<<10)
@@ -51,7 +51,7 @@ func FuzzHostileKernel(f *testing.F) {
 				answers[i] = byte(r.Uint32())
 			}
 		}
-		f.Add(uint8(i), slices.Concat(all, more), answers[:len(answers)/32*int(i)])
+		f.Add(uint8(i), slices.Concat(all, more), answers[:len(answers)/128*int(i)])
 	}
 	f.Fuzz(func(t *testing.T, how uint8, steps, answers []byte) {
 		watchdog(t)
@@ -270,7 +270,7 @@ func (p *program) postSend() {
 			ID: 1, Opcode: Opcode(p.s.byte() & 15), Flags: SendFlags(p.s.byte() & 15), RemoteAddr: 8, RKey: 1, Bind: new(MWBind),
 		}
 		if wr.Flags&SendInline != 0 {
-			wr.Inline = [][]byte{make([]byte, min(q.Cap().MaxInline, uint32(p.s.byte())<<8))}
+			wr.Inline = [][]byte{make([]byte, p.s.byte()), make([]byte, int(p.s.byte())<<8)}
 		} else {
 			wr.SGL = p.pieces()
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"os"
 	"slices"
@@ -111,7 +112,7 @@ func (k *hostileKernel) Ioctl(req uint32, arg unsafe.Pointer) error {
 	for i := range attrs {
 		a := &attrs[i]
 		switch spec := m.Attr(a.AttrId); {
-		case spec.Class == uapi.Destroy && (err == nil || err == syscall.EIO): // either way it is gone
+		case spec.Class == uapi.Destroy && (err == nil || errors.Is(err, syscall.EIO)): // either way it is gone
 			k.destroyed(thing{m.Object, uint32(*a.Data())})
 		case spec.Class == uapi.Destroy:
 			k.stuck[thing{m.Object, uint32(*a.Data())}] = true

@@ -70,6 +70,7 @@ type QP struct {
 	id     uint64
 	handle uint32
 	num    uint32
+	label  atomic.Uint32 // num, for String
 	cap    QPCap
 	ops    uint32 // set of operations
 
@@ -219,6 +220,9 @@ func (q *QP) born(cmd *uapi.Command, num *uint32) error {
 		return err
 	}
 	q.num = *num
+	q.label.Store(q.num)
+	c.numMu.Lock()
+	defer c.numMu.Unlock()
 	if c.byNum == nil {
 		c.byNum = make(map[uint32]*QP)
 	}
@@ -247,7 +251,8 @@ func (q *QP) SRQ() *SRQ { return q.srq }
 // Type is the transport service.
 func (q *QP) Type() QPType { return q.typ }
 
-func (q *QP) String() string { return fmt.Sprintf("queue pair (number %d)", q.num) }
+// String is asked by those who close a parent, also while the pair is being made.
+func (q *QP) String() string { return fmt.Sprintf("queue pair (number %d)", q.label.Load()) }
 
 // Close destroys the queue pair at once: outstanding work requests end without a
 // completion, and completions of it that were not polled are discarded, so that none can
@@ -278,7 +283,9 @@ func (q *QP) destroy() error {
 		return err
 	}
 	q.ctx.objects.drop(q.id)
+	q.ctx.numMu.Lock()
 	delete(q.ctx.byNum, q.num)
+	q.ctx.numMu.Unlock()
 	q.send.forget(q.num)
 	if q.recv != q.send {
 		q.recv.forget(q.num)
