@@ -19,7 +19,7 @@ export COUNT ADDR ARGS KERNEL FUZZTIME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help ping test unit sim lab lab-shell bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
+.PHONY: help ping test unit sim lab lab-matrix lab-shell bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,7 @@ test: unit lint cross ## everything that must pass
 	@hack/need-cc.sh
 	hack/abi-check.sh
 	$(MAKE) lab
+	$(MAKE) lab-matrix
 	hack/ping.sh -c 5
 
 unit: ## tests that need no device, without and with the race detector
@@ -43,12 +44,23 @@ unit: ## tests that need no device, without and with the race detector
 sim: ## tests on the simulated mlx5 device (not there yet)
 	@echo 'make sim: the simulated mlx5 device does not exist yet; CHANGELOG.md says what does' >&2; exit 1
 
-lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1 DEVICE=rxe RUN=regexp PKG=./tests
+lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1|all DEVICE=rxe|siw|all RUN=regexp PKG=./tests
 	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -timeout $(TIMEOUT) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
 ifneq ($(if $(RUN),$(findstring RW20,$(RUN)),all),)
 	$(LAB) run -kernel $(KERNEL) -no-device -run RW20NoDevice -bin ./cmd/rdma-ping ./tests
 	$(LAB) run -kernel $(KERNEL) -no-module -run RW20NoModule -bin ./cmd/rdma-ping ./tests
 endif
+
+# What runs where on the other kernels, devices and architectures: a fast selection, or with
+# MATRIX=whole every test (make lab KERNEL=all DEVICE=all runs the long forms too).
+MATRIX ?= fast
+FAST   := TestVerbs$$|TestKernel|TestHotPath|TestEcho|TestPing|RpingClient|TestInterop(Pingpong|Perftest)
+MATRIX_RUN := $(if $(filter whole,$(MATRIX)),,$(FAST))
+
+lab-matrix: $(LAB) ## all kernels and devices, and other architectures: MATRIX=fast|whole
+	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -run '$(MATRIX_RUN)' -bin ./cmd/rdma-ping ./tests/...
+	$(LAB) run -arch arm64 -short -timeout $(TIMEOUT) -run 'TestVerbs$$|TestKernel' ./tests
+	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run 'TestVerbs$$|TestKernel' ./tests
 
 lab-shell: $(LAB) ## a shell in such a VM: KERNEL=6.1 DEVICE=rxe
 	$(LAB) shell -kernel $(KERNEL) -device $(DEVICE)

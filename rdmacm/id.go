@@ -56,6 +56,8 @@ func (c *EventChannel) NewID(ps PortSpace) (*ID, error) {
 		return nil, &Error{Op: opCreateID, Err: net.ErrClosed}
 	}
 	id := &ID{ch: c, ps: ps}
+	id.mu.Lock() // an event may come in before the kernel's number is noted
+	defer id.mu.Unlock()
 	id.uid = c.ids.put(id)
 	in := abi.RdmaUcmCreateId{Uid: id.uid, Ps: uint16(ps)}
 	var out abi.RdmaUcmCreateIdResp

@@ -60,6 +60,7 @@ func FuzzHostileKernel(f *testing.F) {
 		if how&1 != 0 {
 			k.driver = abi.RDMA_DRIVER_SIW
 		}
+		k.grand = how&8 != 0
 		before := allocated()
 		p := &program{t: t, k: k, ports: [...]int{1, 2, 300, 1<<31 - 1}[how>>1&3]}
 		p.run(steps[:min(len(steps), 128*stepLen)])
@@ -183,9 +184,10 @@ func (p *program) port() uint8 { return p.s.byte() % 4 }
 
 func (p *program) pieces() []SGE {
 	sgl := make([]SGE, min(p.s.size(), 1<<12))
+	n := int(p.s.byte())
 	use(p, p.mrs, func(m *MR) {
 		for i := range sgl {
-			sgl[i] = m.SGE(0, int(p.s.byte()))
+			sgl[i] = m.SGE(0, 1+n&0xf7) // most often within the region
 		}
 	})
 	return sgl

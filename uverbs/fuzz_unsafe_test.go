@@ -25,6 +25,7 @@ type hostileKernel struct {
 	t      *testing.T
 	driver uint32
 	script *script
+	grand  bool // it grants more than a slot has room for
 	tame   bool // from now on it behaves
 
 	made  map[thing]int
@@ -87,14 +88,31 @@ func (k *hostileKernel) fill(b []byte, sound func([]byte)) {
 	switch {
 	case how < 0xa0:
 		sound(b)
-	case how < 0xd0: // changed somewhere
+	case how < 0xd0: // with numbers changed
 		sound(b)
 		for range how & 3 {
-			b[int(k.script.byte())%len(b)] = k.script.byte()
+			k.change(b)
 		}
 	case how < 0xf0: // any bytes, maybe not all of it
 		*k.script = (*k.script)[copy(b, *k.script):]
 	}
+}
+
+// change replaces a number by another, often one at the end of its range.
+func (k *hostileKernel) change(b []byte) {
+	at, how := int(k.script.byte()), k.script.byte()
+	if len(b) < 4 {
+		b[at%len(b)] = how
+		return
+	}
+	v := k.script.size()
+	switch {
+	case how < 0x40:
+		v = 1<<(how&31) - 1
+	case how < 0x80:
+		v = 1 << (how & 31)
+	}
+	binary.NativeEndian.PutUint32(b[at%(len(b)/4)*4:], v)
 }
 
 func (k *hostileKernel) Ioctl(req uint32, arg unsafe.Pointer) error {
@@ -275,6 +293,9 @@ func (c *kernelCall) sound(m *uapi.Method, id uint16, b []byte) {
 		copy(b, uapi.Bytes(&r))
 	case m == uapi.QPCreate && id == abi.UVERBS_ATTR_CREATE_QP_RESP_CAP:
 		r := abi.IbUverbsQpCap{MaxSendWr: entries, MaxRecvWr: entries, MaxSendSge: 4, MaxRecvSge: 4, MaxInlineData: 64}
+		if c.k.grand {
+			r.MaxSendSge, r.MaxRecvSge, r.MaxInlineData = [...]uint32{4, 40, 4}[number%3], 1, [...]uint32{64, 64, 4096}[number%3]
+		}
 		copy(b, uapi.Bytes(&r))
 	case m == uapi.SRQCreate:
 		b[0] = 4

@@ -173,7 +173,9 @@ func FuzzServe(f *testing.F) {
 		defer dog.Stop()
 		k := newKernel(t, fakekernel.Options{})
 		serve(t, k, "-q=false", "--max-size", "4k")
-		rawClient(t, k, private[:min(len(private), maxPrivate)], frames)
+		padded := make([]byte, maxPrivate) // as it arrives
+		copy(padded, private)
+		rawClient(t, k, padded, frames)
 		if status, out, errs := ping(t, k, "-c", "1", serverAddr); status != statusOK || errs != "" {
 			t.Errorf("the next client: status %d, stderr %q, stdout:\n%s", status, errs, out)
 		}

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,6 +35,12 @@ const (
 )
 
 const maxMessages = 8
+
+// EINVAL and EPERM as Linux has them; a script has no room for what Windows makes of them.
+const (
+	errnoInvalid = 22
+	errnoPerm    = 1
+)
 
 func (s *scriptedNL) Close() error {
 	s.open--
@@ -110,12 +117,13 @@ func FuzzNetlink(f *testing.F) {
 	f.Add(scriptOf(answer(oddMulti, d0.get(f), d1.get(f)), answer(0, d0.charDev(f)), answer(0, d0.portGet(f)...),
 		answer(0, d1.charDev(f)), answer(0, d1.portGet(f)...)))
 	f.Add(scriptOf(answer(0, d0.get(f), d0.get(f)), answer(0, cm.charDev(f)), answer(0)))
-	f.Add(scriptOf(answer(oddCut, d0.get(f)), answer(0, d1.get(f)), []byte{0x80 | byte(syscall.EINVAL)}, []byte{0x80 | byte(syscall.EINVAL)}))
+	f.Add(scriptOf(answer(oddCut, d0.get(f)), answer(0, d1.get(f)), []byte{0x80 | errnoInvalid}, []byte{0x80 | errnoInvalid}))
 	f.Add(scriptOf(answer(0, many), answer(0, d0.charDev(f)), answer(0)))
 	f.Add(scriptOf(answer(oddType, d0.get(f)), answer(0)))
 	f.Add(answer(0, cm.charDev(f)))
 	f.Add(answer(0, encoded(f, func(ae *netlink.AttributeEncoder) { ae.Uint8(abi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 1) })))
-	f.Add([]byte{0x80 | byte(syscall.EPERM)})
+	f.Add([]byte{0x80 | errnoPerm})
+	f.Add(bytes.Repeat(answer(oddCut, d0.get(f)), 20*maxDumps))
 	root := tree(f, sysfsFiles("rxe0", "uverbs0", "231:192"))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		var nl *scriptedNL

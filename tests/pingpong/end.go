@@ -1,145 +1,145 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 
+	"github.com/pureverbs/rdma/tests/pingpong/peer"
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-// end is this side's queue pair and what it stands on.
+// end is this side: its queue pairs and what they stand on.
 type end struct {
+	*transport
 	ctx      *uverbs.Context
 	pd       *uverbs.PD
-	ch       *uverbs.CompChannel
 	cq       *uverbs.CQ
-	qp       *uverbs.QP
+	srq      *uverbs.SRQ
 	mr       *uverbs.MR
+	owned    peer.Owned
 	gid      uverbs.GID
 	gidIndex int
-	sends    []uverbs.SendWR
-	recvs    []uverbs.RecvWR
+	pairs    []pair
+	recvs    []uverbs.RecvWR // as many as may be posted, made once
 }
 
-func open(o options) (e *end, err error) {
-	e = &end{gidIndex: o.gidIndex}
+// pair is a queue pair and how far its exchange is.
+type pair struct {
+	qp    *uverbs.QP
+	psn   uint32
+	sends []uverbs.SendWR // one, made once: posting it costs no allocation
+	open  uint64          // set of the work requests, by ID, that have not completed since its last send
+}
+
+func open(t *transport, o options) (_ *end, err error) {
+	e := &end{transport: t, gidIndex: o.gidIndex}
 	defer func() {
 		if err != nil {
-			e.close()
+			err = errors.Join(err, e.owned.Close())
 		}
 	}()
-	dev, err := find(o.device)
-	if err != nil {
+	c, err := peer.Open(o.device)
+	if e.ctx, err = peer.Own(&e.owned, c, err); err != nil {
 		return nil, err
 	}
-	if e.ctx, err = dev.Open(); err != nil {
+	if err = e.checkPort(o); err != nil {
 		return nil, err
 	}
-	if e.pd, err = e.ctx.AllocPD(); err != nil {
+	if err = e.openMemory(o); err != nil {
 		return nil, err
 	}
-	if e.mr, err = e.pd.AllocMR(o.size, uverbs.AccessLocalWrite); err != nil {
-		return nil, err
-	}
-	if e.ch, err = e.ctx.NewCompChannel(); err != nil {
-		return nil, err
-	}
-	if e.cq, err = e.ctx.CreateCQ(o.depth+1, e.ch); err != nil {
-		return nil, err
-	}
-	e.qp, err = e.pd.CreateQP(&uverbs.QPInitAttr{SendCQ: e.cq, Cap: uverbs.QPCap{
-		MaxSendWR: 1, MaxRecvWR: uint32(o.depth), MaxSendSGE: 1, MaxRecvSGE: 1,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	e.prepare(o)
-	if err := e.ownGID(); err != nil {
-		return nil, err
-	}
-	return e, e.qp.Modify(&uverbs.QPAttr{State: uverbs.StateInit, PortNum: 1},
-		uverbs.QPAttrState|uverbs.QPAttrPKeyIndex|uverbs.QPAttrPort|uverbs.QPAttrAccessFlags)
+	return e, e.openQueues(o)
 }
 
-func find(name string) (*uverbs.Device, error) {
-	devs, err := uverbs.Devices()
-	if err != nil {
-		return nil, err
+func (e *end) openMemory(o options) error {
+	pd, err := e.ctx.AllocPD()
+	if e.pd, err = peer.Own(&e.owned, pd, err); err != nil {
+		return err
 	}
-	for _, d := range devs {
-		if name == "" || d.Name() == name {
-			return d, nil
+	mr, err := e.pd.AllocMR(e.grh+o.size, uverbs.AccessLocalWrite)
+	if e.mr, err = peer.Own(&e.owned, mr, err); err != nil {
+		return err
+	}
+	if o.server != "" {
+		for i := range e.mr.Bytes() {
+			e.mr.Bytes()[i] = fill
 		}
 	}
-	return nil, fmt.Errorf("no device %q", name)
-}
-
-// prepare makes the work requests once: posting them costs no allocation.
-func (e *end) prepare(o options) {
-	sgl := []uverbs.SGE{e.mr.SGE(0, o.size)}
-	e.sends = []uverbs.SendWR{{ID: sendID, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: sgl}}
 	e.recvs = make([]uverbs.RecvWR, o.depth)
 	for i := range e.recvs {
-		e.recvs[i] = uverbs.RecvWR{ID: recvID, SGL: sgl}
+		e.recvs[i] = uverbs.RecvWR{ID: recvID, SGL: []uverbs.SGE{e.mr.SGE(0, e.grh+o.size)}}
 	}
+	return nil
 }
 
-func (e *end) ownGID() error {
-	table, err := e.ctx.GIDTable()
+// checkPort finds the own GID; a datagram has to fit into one packet.
+func (e *end) checkPort(o options) (err error) {
+	if e.gid, err = peer.GID(e.ctx, o.gidIndex); err != nil {
+		return err
+	}
+	port, err := e.ctx.QueryPort(1)
 	if err != nil {
 		return err
 	}
-	for _, entry := range table {
-		if entry.Port == 1 && entry.Index == e.gidIndex {
-			e.gid = entry.GID
-			return nil
+	if e.typ == uverbs.QPTypeUD && o.size > port.ActiveMTU.Bytes() {
+		return fmt.Errorf("%d bytes do not fit into a datagram, the port's MTU is %d", o.size, port.ActiveMTU.Bytes())
+	}
+	return nil
+}
+
+func (e *end) openQueues(o options) error {
+	ch, err := e.ctx.NewCompChannel()
+	if ch, err = peer.Own(&e.owned, ch, err); err != nil {
+		return err
+	}
+	cq, err := e.ctx.CreateCQ(o.depth+o.pairs, ch)
+	if e.cq, err = peer.Own(&e.owned, cq, err); err != nil {
+		return err
+	}
+	if e.shared {
+		srq, err := e.pd.CreateSRQ(&uverbs.SRQInitAttr{MaxWR: uint32(o.depth), MaxSGE: 1})
+		if e.srq, err = peer.Own(&e.owned, srq, err); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("entry %d of the GID table is empty", e.gidIndex)
+	e.pairs = make([]pair, o.pairs)
+	for i := range e.pairs {
+		if err := e.openPair(&e.pairs[i], o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (e *end) connect(me, peer address) error {
-	err := e.qp.Modify(&uverbs.QPAttr{
-		State: uverbs.StateRTR, PathMTU: uverbs.MTU1024, DestQPNum: peer.qpn, RQPSN: peer.psn, MaxDestRDAtomic: 1,
-		MinRNRTimer: uverbs.DefaultMinRNRTimer,
-		AH:          uverbs.AHAttr{DGID: peer.gid, SGIDIndex: uint8(e.gidIndex), IsGlobal: true, HopLimit: 1, PortNum: 1},
-	}, uverbs.QPAttrState|uverbs.QPAttrAV|uverbs.QPAttrPathMTU|uverbs.QPAttrDestQPN|uverbs.QPAttrRQPSN|
-		uverbs.QPAttrMaxDestRDAtomic|uverbs.QPAttrMinRNRTimer)
-	if err != nil {
+func (e *end) openPair(p *pair, o options) error {
+	qp, err := e.pd.CreateQP(&uverbs.QPInitAttr{
+		Type: e.typ, SendCQ: e.cq, SRQ: e.srq,
+		Cap: uverbs.QPCap{MaxSendWR: 1, MaxRecvWR: uint32(o.depth), MaxSendSGE: 1, MaxRecvSGE: 1},
+	})
+	if p.qp, err = peer.Own(&e.owned, qp, err); err != nil {
 		return err
 	}
-	return e.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS, Timeout: 14, RetryCnt: 7, RNRRetry: 7, SQPSN: me.psn, MaxRDAtomic: 1},
-		uverbs.QPAttrState|uverbs.QPAttrTimeout|uverbs.QPAttrRetryCnt|uverbs.QPAttrRNRRetry|uverbs.QPAttrSQPSN|
-			uverbs.QPAttrMaxQPRDAtomic)
+	p.psn = rand.Uint32() & 0xffffff
+	p.sends = []uverbs.SendWR{{
+		ID: sendID, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{e.mr.SGE(e.grh, o.size)},
+	}}
+	return e.toInit(p.qp)
 }
 
-func (e *end) refill(n int) error {
-	_, err := e.qp.PostRecv(e.recvs[:n])
-	return err
+func (e *end) addresses() []address {
+	list := make([]address, len(e.pairs))
+	for i := range e.pairs {
+		list[i] = address{qpn: e.pairs[i].qp.Num(), psn: e.pairs[i].psn, gid: e.gid}
+	}
+	return list
 }
 
-func (e *end) send() error {
-	_, err := e.qp.PostSend(e.sends)
-	return err
-}
-
-// close undoes open, also a half one.
-func (e *end) close() {
-	if e.qp != nil {
-		e.qp.Close()
+func (e *end) connect(peers []address) error {
+	for i := range e.pairs {
+		if err := e.transport.connect(e, &e.pairs[i], peers[i]); err != nil {
+			return err
+		}
 	}
-	if e.cq != nil {
-		e.cq.Close()
-	}
-	if e.ch != nil {
-		e.ch.Close()
-	}
-	if e.mr != nil {
-		e.mr.Close()
-	}
-	if e.pd != nil {
-		e.pd.Close()
-	}
-	if e.ctx != nil {
-		e.ctx.Close()
-	}
+	return nil
 }

@@ -1,19 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
-	"time"
 
+	"github.com/pureverbs/rdma/tests/pingpong/peer"
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-// address is what the two ends tell each other: "lid:qpn:psn:gid" in hexadecimal and a
-// zero byte, 52 bytes in all.
+// address is what the two ends tell each other of a queue pair: "lid:qpn:psn:gid" in
+// hexadecimal and a zero byte, 52 bytes in all. An empty slot is all zeros.
 type address struct {
 	qpn, psn uint32
 	gid      uverbs.GID
@@ -38,73 +39,83 @@ func parseAddress(b []byte) (a address, err error) {
 	return a, nil
 }
 
-// meet exchanges addresses. The server connects before it answers, so that it is ready
-// when the client, which sends first, hears of it.
-func meet(ctx context.Context, o options, me address, connect func(address) error) error {
+// meet exchanges addresses, slots of them, of which the first ones are used. The server
+// connects before it answers, so that it is ready when the client, which sends first, hears
+// of it.
+func meet(ctx context.Context, o options, me []address, slots int, connect func([]address) error) error {
 	if o.server == "" {
-		return serve(ctx, o, me, connect)
+		return serve(ctx, o, me, slots, connect)
 	}
-	c, err := dial(ctx, net.JoinHostPort(o.server, strconv.Itoa(o.port)))
+	c, err := peer.Dial(ctx, net.JoinHostPort(o.server, strconv.Itoa(o.port)))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Write(me.encode()); err != nil {
+	if err := send(c, me, slots); err != nil {
 		return err
 	}
-	peer, err := receive(c)
+	peers, err := receive(c, len(me), slots)
 	if err != nil {
 		return err
 	}
-	if err := connect(peer); err != nil {
+	if err := connect(peers); err != nil {
 		return err
 	}
 	_, err = c.Write([]byte("done\x00"))
 	return err
 }
 
-func serve(ctx context.Context, o options, me address, connect func(address) error) error {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", ":"+strconv.Itoa(o.port))
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	c, err := l.Accept()
+func serve(ctx context.Context, o options, me []address, slots int, connect func([]address) error) error {
+	c, err := peer.Accept(ctx, ":"+strconv.Itoa(o.port))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	peer, err := receive(c)
+	peers, err := receive(c, len(me), slots)
 	if err != nil {
 		return err
 	}
-	if err := connect(peer); err != nil {
+	if err := connect(peers); err != nil {
 		return err
 	}
-	if _, err := c.Write(me.encode()); err != nil {
+	if err := send(c, me, slots); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(c, make([]byte, 5))
 	return err
 }
 
-func receive(c net.Conn) (address, error) {
-	b := make([]byte, addressLen)
-	if _, err := io.ReadFull(c, b); err != nil {
-		return address{}, err
+func send(c net.Conn, me []address, slots int) error {
+	var b bytes.Buffer
+	for i := range slots {
+		if i < len(me) {
+			b.Write(me[i].encode())
+		} else {
+			b.Write(address{}.encode())
+		}
 	}
-	return parseAddress(b)
+	_, err := c.Write(b.Bytes())
+	return err
 }
 
-// dial tries for a while: the server may not be up yet.
-func dial(ctx context.Context, addr string) (c net.Conn, err error) {
-	var d net.Dialer
-	for range 50 {
-		if c, err = d.DialContext(ctx, "tcp", addr); err == nil {
-			return c, nil
-		}
-		time.Sleep(100 * time.Millisecond)
+// receive returns the peer's addresses; they have to be n, one for each queue pair here.
+func receive(c io.Reader, n, slots int) ([]address, error) {
+	b := make([]byte, slots*addressLen)
+	if _, err := io.ReadFull(c, b); err != nil {
+		return nil, fmt.Errorf("receive the peer's addresses: %w", err)
 	}
-	return nil, err
+	peers := make([]address, 0, slots)
+	for ; len(b) > 0; b = b[addressLen:] {
+		a, err := parseAddress(b[:addressLen])
+		if err != nil {
+			return nil, err
+		}
+		if a.qpn != 0 {
+			peers = append(peers, a)
+		}
+	}
+	if len(peers) != n {
+		return nil, fmt.Errorf("the peer has %d queue pairs, want %d: both sides need the same -q", len(peers), n)
+	}
+	return peers, nil
 }

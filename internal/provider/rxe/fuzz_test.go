@@ -155,6 +155,9 @@ func FuzzCompletions(f *testing.F) {
 	f.Add(good, uint32(len(good)), []byte{doHeader, 30, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, doNext, doConsumer, 0xff, 0xff, 0xff, 0xff, doForget, 1, 2, 3, 4, doRelease})
 	f.Add(lone, uint32(len(lone)), []byte{doNext, doProducer, 1, 0, 0, 0, doNext, doForget})
 	f.Add(gone, uint32(len(gone)), []byte{doNext, doNext, doProducer, 4, 0, 0, 0, doNext, doRelease})
+	lost := bytes.Clone(good)
+	ne.PutUint32(lost[offConsumer:], 1<<32-2)
+	f.Add(lost, uint32(len(lost)), []byte{doNext, doNext, doForget, 21, 0, 0, 0, doRelease, doNext})
 	f.Add(good, uint32(offSlots), []byte{})
 	f.Add([]byte{}, uint32(1<<31), []byte{})
 	f.Fuzz(func(t *testing.T, image []byte, size uint32, calls []byte) {
