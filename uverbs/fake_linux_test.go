@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/fakekernel"
+	"github.com/pureverbs/rdma/internal/testutil"
 	"github.com/pureverbs/rdma/internal/verbstest"
+	"github.com/pureverbs/rdma/rdmacm"
 	"github.com/pureverbs/rdma/uverbs"
 )
 
@@ -25,19 +28,41 @@ func fake(t testing.TB, o fakekernel.Options) (*fakekernel.Kernel, func(testing.
 	}
 }
 
-// TestVerbs runs the suite of the verbs on the fake kernel, in the orders in which kernels
-// carry out work and report it.
+// suite is the suite of the verbs on the first device of a fake kernel.
+func suite(t testing.TB, o fakekernel.Options) *verbstest.Suite {
+	t.Helper()
+	if o.Kernel == "" {
+		o.Kernel = "6.1"
+	}
+	k, device := fake(t, o)
+	return &verbstest.Suite{
+		Device: device, Kernel: testutil.MustKernel(o.Kernel), Addr: fakekernel.DefaultAddrs(0)[1],
+		CM: []rdmacm.Option{rdmacm.WithSystem(k.System())}, Short: true,
+	}
+}
+
+var (
+	rxe = []fakekernel.Device{{Driver: abi.RDMA_DRIVER_RXE}}
+	siw = []fakekernel.Device{{Driver: abi.RDMA_DRIVER_SIW}}
+)
+
+// TestVerbs runs the suite of the verbs on the fake kernel: as each driver in each kernel,
+// and in the orders in which kernels carry out work and report it.
 func TestVerbs(t *testing.T) {
 	for name, o := range map[string]fakekernel.Options{
-		"as 6.1":             {},
-		"as 6.12":            {Deferred: true},
+		"rxe 5.10": {Devices: rxe, Kernel: "5.10"},
+		"rxe 6.1":  {Devices: rxe, Kernel: "6.1"},
+		"rxe 6.12": {Devices: rxe, Kernel: "6.12", Deferred: true},
+		"rxe 7.2":  {Devices: rxe, Kernel: "7.2", Deferred: true},
+		"siw 6.1":  {Devices: siw, Kernel: "6.1"},
+		"siw 7.2":  {Devices: siw, Kernel: "7.2"},
+
 		"RW16 answers first": {AckDelay: time.Millisecond},
 		"RW16 sends first":   {AckFirst: true},
 		"write() refused":    {DenyWrite: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, device := fake(t, o)
-			(&verbstest.Suite{Device: device}).Run(t)
+			suite(t, o).Run(t)
 		})
 	}
 }

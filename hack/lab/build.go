@@ -118,11 +118,12 @@ func compile(ctx context.Context, source, dir string) error {
 	return nil
 }
 
-func (t *tests) goEnv() []string {
-	if t.race {
-		return []string{"CGO_ENABLED=1"}
+func (o *options) goEnv() []string {
+	cgo := "CGO_ENABLED=0"
+	if o.race {
+		cgo = "CGO_ENABLED=1"
 	}
-	return []string{"CGO_ENABLED=0"}
+	return []string{cgo, "GOARCH=" + o.arch}
 }
 
 func (t *tests) goFlags() []string {
@@ -151,7 +152,7 @@ func (t *tests) coverMode() string {
 
 // buildTests builds the test binary of each package.
 func buildTests(ctx context.Context, root, host string, o options, patterns []string) ([]item, error) {
-	pkgs, err := listPackages(ctx, root, patterns)
+	pkgs, err := listPackages(ctx, root, o.goEnv(), patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -204,10 +205,11 @@ type goPackage struct {
 	tests     bool
 }
 
-func listPackages(ctx context.Context, root string, patterns []string) ([]goPackage, error) {
+func listPackages(ctx context.Context, root string, env, patterns []string) ([]goPackage, error) {
 	format := "{{.ImportPath}}\t{{.Dir}}\t{{if or .TestGoFiles .XTestGoFiles}}tests{{end}}"
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-f", format}, patterns...)...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

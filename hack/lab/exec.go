@@ -45,7 +45,7 @@ func single(ctx context.Context, sig *interrupts, o options, job wire.Job) (int,
 	if err != nil {
 		return exitTrouble, err
 	}
-	m, err := prepare(ctx, o.kernels[0], false)
+	m, err := prepare(ctx, o.cells()[0], false)
 	if err != nil {
 		return exitTrouble, err
 	}

@@ -37,11 +37,17 @@ type frame struct {
 	payload []byte
 }
 
-// errDied says that a guest ended without being asked to.
-var errDied = errors.New("the guest died")
+// errDied says that a guest ended without being asked to, errEmulator that it was no
+// fault of what ran inside.
+var (
+	errDied     = errors.New("the guest died")
+	errEmulator = errors.New("QEMU ran code that the kernel had replaced")
+)
 
-// bootGuest boots a machine. One that dies before it greets gets a second chance:
-// it has been seen to happen, rarely, with no fault of what runs inside.
+// bootAttempts is how often a machine is booted that dies before it greets.
+const bootAttempts = 3
+
+// bootGuest boots a machine.
 func bootGuest(ctx context.Context, m machine, o options, root, dir string) (*guest, error) {
 	initrd := filepath.Join(dir, "initrd")
 	if err := buildInitrd(ctx, root, m, initrd); err != nil {
@@ -52,8 +58,9 @@ func bootGuest(ctx context.Context, m machine, o options, root, dir string) (*gu
 		return nil, err
 	}
 	c := vm.Config{
-		Kernel: m.image.Vmlinux, Initrd: initrd, Words: append(o.plan().Words(), strings.Fields(o.words)...),
-		SMP: o.smp, Memory: o.memory, ICount: o.icount, KVM: !o.icount && vm.KVMWorks(ctx, cache),
+		Arch: o.arch, QEMU: m.qemu,
+		Kernel: m.image.Kernel, Initrd: initrd, Words: append(o.plan().Words(), strings.Fields(o.words)...),
+		SMP: o.smp, Memory: o.memory, ICount: o.icount, KVM: !o.icount && o.arch == hostArch && vm.KVMWorks(ctx, cache),
 		Shares: []vm.Share{
 			{Tag: "host", Path: filepath.Join(dir, "host")},
 			{Tag: "src", Path: root, ReadOnly: true},
@@ -64,12 +71,13 @@ func bootGuest(ctx context.Context, m machine, o options, root, dir string) (*gu
 		c.Shares[0].Path = o.share
 	}
 	say("booting Linux %s", m.image.Release)
-	g, err := startGuest(ctx, c, o.console)
-	if errors.Is(err, errDied) {
+	for n := 1; ; n++ {
+		g, err := startGuest(ctx, c, o.console)
+		if n == bootAttempts || !errors.Is(err, errDied) {
+			return g, err
+		}
 		say("%v; trying once more", err)
-		g, err = startGuest(ctx, c, o.console)
 	}
-	return g, err
 }
 
 func startGuest(ctx context.Context, c vm.Config, console string) (*guest, error) {
@@ -134,6 +142,9 @@ func (g *guest) died() error {
 	if s := g.vm.Complaint(); s != "" {
 		return fmt.Errorf("qemu: %s", s)
 	}
+	if staleCode.MatchString(g.vm.ConsoleText()) {
+		return fmt.Errorf("%w: %w", errDied, errEmulator)
+	}
 	return errDied
 }
 
@@ -173,7 +184,8 @@ func (g *guest) close() {
 // buildInitrd joins the guest's programs, its modules and its first process.
 func buildInitrd(ctx context.Context, root string, m machine, out string) error {
 	bin := out + ".init"
-	err := goTool(ctx, filepath.Join(root, "hack"), []string{"CGO_ENABLED=0"}, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, "./lab/init")
+	env := []string{"CGO_ENABLED=0", "GOARCH=" + m.image.Suite.Arch}
+	err := goTool(ctx, filepath.Join(root, "hack"), env, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, "./lab/init")
 	if err != nil {
 		return err
 	}
@@ -197,6 +209,11 @@ func buildInitrd(ctx context.Context, root string, m machine, out string) error 
 		return err
 	}
 	w := cpio.NewWriter(f)
+	if m.siw != "" {
+		if err := m.image.AddModule(w, "siw", m.siw); err != nil {
+			return err
+		}
+	}
 	return errors.Join(w.File("init", 0o755, fi.Size(), program), w.Close(), f.Close())
 }
 

@@ -24,6 +24,19 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
+func TestStaleCode(t *testing.T) {
+	for line, want := range map[string]bool{
+		"[    2.930354] Oops: int3: 0000 [#1] SMP NOPTI\n":                            true,
+		"[    1.0] int3: 0000 [#1] PREEMPT SMP NOPTI\n":                               true,
+		"[    3.0] Oops: general protection fault: 0000 [#1] SMP\n":                   false,
+		"[    3.0] BUG: kernel NULL pointer dereference\n[    3.1] Oops: 0000 [#1]\n": false,
+	} {
+		if got := staleCode.MatchString(line); got != want {
+			t.Errorf("%s: got %v, want %v", line, got, want)
+		}
+	}
+}
+
 func TestTail(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{{"a\nb\nc", "b\nc"}, {"a", "a"}, {"", ""}} {
 		if got := tail(tt.in, 2); got != tt.want {
@@ -63,11 +76,11 @@ func TestFindRoot(t *testing.T) {
 
 func TestMergeCover(t *testing.T) {
 	host := t.TempDir()
-	if err := os.Mkdir(filepath.Join(host, "cover"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(host, "cover", "6.1-rxe"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	profile := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(host, "cover", name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(host, "cover", "6.1-rxe", name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,10 +16,12 @@ import (
 
 // options are the flags of all commands; parseOptions offers each command its own.
 type options struct {
+	arch    string
 	kernels []kernel.Suite
-	refresh bool // look for newer kernels
+	devices []string // kinds of RDMA devices, a guest for each
+	refresh bool     // look for newer kernels
 
-	device   string
+	device   string // the one of devices that a guest is made with
 	noModule bool
 	smp      int
 	memory   string
@@ -61,8 +63,10 @@ func parseOptions(command string, args []string, errOut io.Writer) (options, err
 	o := options{}
 	fs := flag.NewFlagSet("lab "+command, flag.ContinueOnError)
 	fs.SetOutput(errOut)
-	kernelName := fs.String("kernel", "6.1", "kernel to boot: 5.10, 6.1, 6.12, newest or all")
-	noDevice := fs.Bool("no-device", false, "boot without RDMA devices (the drivers are loaded)")
+	fs.StringVar(&o.arch, "arch", hostArch, "architecture of the guest: "+strings.Join(kernel.Architectures(), ", "))
+	kernelName := fs.String("kernel", "", "kernel to boot: 5.10, 6.1, 6.12, newest or all (default 6.1, elsewhere than on amd64 6.12)")
+	device := fs.String("device", "rxe", "RDMA devices to make: rxe, siw, all (one after the other) or none")
+	noDevice := fs.Bool("no-device", false, "as -device none: the drivers are loaded")
 	if command != "prepare" {
 		o.guestFlags(fs)
 	}
@@ -80,9 +84,12 @@ func parseOptions(command string, args []string, errOut io.Writer) (options, err
 	}
 	o.args = fs.Args()
 	if *noDevice {
-		o.device = "none"
+		*device = "none"
 	}
-	err := o.check(command, *kernelName)
+	err := o.choose(*kernelName, *device)
+	if err == nil {
+		err = o.check(command)
+	}
 	if err != nil {
 		fmt.Fprintf(errOut, "lab %s: %v\n", command, err)
 	}
@@ -91,7 +98,6 @@ func parseOptions(command string, args []string, errOut io.Writer) (options, err
 
 func (o *options) guestFlags(fs *flag.FlagSet) {
 	limit := map[string]time.Duration{"lab run": 5 * time.Minute, "lab exec": 10 * time.Minute, "lab shell": 8 * time.Hour}
-	fs.StringVar(&o.device, "device", "rxe", "RDMA devices to make: rxe or none")
 	fs.BoolVar(&o.noModule, "no-module", false, "boot without RDMA drivers")
 	fs.IntVar(&o.smp, "smp", 2, "number of CPUs")
 	fs.StringVar(&o.memory, "mem", "512M", "memory, with a unit")
@@ -119,18 +125,36 @@ func (t *tests) register(fs *flag.FlagSet) {
 	fs.Var(&t.files, "file", "executable `file` to copy to the guest's PATH (repeatable)")
 }
 
-func (o *options) check(command, kernelName string) (err error) {
-	if o.kernels, err = kernel.Select(kernelName); err != nil {
+// choose finds the kinds of guests by what they are called.
+func (o *options) choose(kernelName, device string) (err error) {
+	if o.kernels, err = kernel.Select(o.arch, kernelName); err != nil {
 		return err
 	}
+	switch {
+	case device == "siw" && o.arch != hostArch:
+		return errors.New("-device siw: it is built for " + hostArch + " only")
+	case device == "all" && o.arch == hostArch:
+		o.devices = []string{"rxe", "siw"}
+	case device == "all":
+		o.devices = []string{"rxe"}
+	case device == "rxe", device == "siw", device == "none":
+		o.devices = []string{device}
+	default:
+		return fmt.Errorf("no device %q; there are rxe, siw, all and none", device)
+	}
+	o.device = o.devices[0]
+	return nil
+}
+
+// on is the options for one kind of guest.
+func (o options) on(c cell) options {
+	o.device = c.device
+	return o
+}
+
+func (o *options) check(command string) error {
 	if command == "prepare" {
 		return nil
-	}
-	if o.device == "siw" {
-		return errors.New("-device siw: Debian's kernels come without siw, and the lab does not build it yet")
-	}
-	if o.device != "rxe" && o.device != "none" {
-		return fmt.Errorf("no device %q; there are rxe and none", o.device)
 	}
 	if o.icount {
 		o.smp = 1
@@ -142,8 +166,10 @@ func (o *options) check(command, kernelName string) (err error) {
 		o.cover = true
 	}
 	switch {
-	case command != "run" && len(o.kernels) > 1:
-		return fmt.Errorf("-kernel %s: one kernel at a time", kernelName)
+	case command != "run" && len(o.cells()) > 1:
+		return errors.New("one kernel and one kind of device at a time")
+	case o.arch != hostArch && (o.race || len(o.sources) > 0):
+		return fmt.Errorf("-arch %s: neither -race nor -cc: there is no C compiler for it here", o.arch)
 	case command == "exec" && len(o.args) == 0:
 		return errors.New("which command?")
 	case command == "run" && len(o.args) == 0:
@@ -158,16 +184,36 @@ func (o *options) plan() boot.Plan {
 	if o.noModule {
 		return p
 	}
-	p.Groups = append(p.Groups, "rxe")
-	if o.device == "rxe" {
-		p.Links = []boot.Link{{Name: "rxe0", Type: "rxe", NetDev: "dum0"}, {Name: "rxea", Type: "rxe", NetDev: "va"}, {Name: "rxeb", Type: "rxe", NetDev: "vb"}}
+	driver := o.device
+	if driver == "none" {
+		driver = "rxe" // to make devices with, for who wants to
+	}
+	p.Groups = append(p.Groups, "rdma", driver)
+	if o.device != "none" {
+		p.Links = []boot.Link{
+			{Name: driver + "0", Type: driver, NetDev: "dum0"},
+			{Name: driver + "a", Type: driver, NetDev: "va"},
+			{Name: driver + "b", Type: driver, NetDev: "vb"},
+		}
 	}
 	return p
 }
 
+// where names a kind of guest for people.
+func (o *options) where(k kernel.Suite) string {
+	s := "kernel " + k.Kernel
+	if k.Arch != hostArch {
+		s += " " + k.Flavour
+	}
+	if o.device != "rxe" {
+		s += ", " + o.device
+	}
+	return s
+}
+
 // environment tells the jobs where they run.
 func (o *options) environment(k kernel.Suite) []string {
-	env := []string{"RDMA_LAB=1", "RDMA_LAB_KERNEL=" + k.Kernel, "RDMA_LAB_DEVICE=" + o.device,
+	env := []string{"RDMA_LAB=1", "RDMA_LAB_KERNEL=" + k.Kernel, "RDMA_LAB_ARCH=" + k.Arch, "RDMA_LAB_DEVICE=" + o.device,
 		"RDMA_LAB_DEVICES=" + strings.Join(o.plan().Devices(), ",")}
 	if len(o.plan().Links) > 0 {
 		// A test that finds no device has failed here.

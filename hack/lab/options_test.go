@@ -45,7 +45,9 @@ func TestParseOptions(t *testing.T) {
 
 func TestParseOptionsRefuses(t *testing.T) {
 	for _, line := range []string{
-		"run", "exec", "exec --", "run -kernel 4.19 ./x", "shell -kernel all", "run -device mlx5 ./x", "run -device siw ./x",
+		"run", "exec", "exec --", "run -kernel 4.19 ./x", "shell -kernel all", "run -device mlx5 ./x", "run -device siw -arch arm64 ./x",
+		"run -arch mips ./x", "run -arch arm64 -kernel 6.1 ./x", "run -arch s390x -race ./x", "run -arch s390x -cc x.c ./x",
+		"exec -device all x", "shell -kernel all",
 		"run -timeout 0 ./x", "run -smp 0 ./x", "prepare -run X", "run -nonsense ./x",
 	} {
 		f := strings.Fields(line)
@@ -58,9 +60,12 @@ func TestParseOptionsRefuses(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	for line, want := range map[string]string{
-		"run ./x":            "net,rxe rxe0,rxea,rxeb",
-		"run -no-device ./x": "net,rxe ",
-		"run -no-module ./x": "net ",
+		"run ./x":                        "net,rdma,rxe rxe0,rxea,rxeb",
+		"run -device siw ./x":            "net,rdma,siw siw0,siwa,siwb",
+		"run -arch arm64 ./x":            "net,rdma,rxe rxe0,rxea,rxeb",
+		"run -no-device ./x":             "net,rdma,rxe ",
+		"run -device all -no-device ./x": "net,rdma,rxe ",
+		"run -no-module ./x":             "net ",
 	} {
 		o := parse(t, line)
 		p := o.plan()
@@ -70,14 +75,54 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+func TestCells(t *testing.T) {
+	for line, want := range map[string]string{
+		"run ./x":                                 "6.1/rxe",
+		"run -device all ./x":                     "6.1/rxe 6.1/siw",
+		"run -kernel all -device all ./x":         "5.10/rxe 5.10/siw 6.1/rxe 6.1/siw 6.12/rxe 6.12/siw newest/rxe newest/siw",
+		"run -arch s390x -device all ./x":         "6.12/rxe",
+		"prepare -kernel newest -device siw":      "newest/siw",
+		"run -no-device -device all -kernel 6.12": "6.12/none",
+	} {
+		o := parse(t, line+" ./x")
+		var got []string
+		for _, c := range o.cells() {
+			got = append(got, c.kernel.Kernel+"/"+c.device)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+	o := parse(t, "run -device all ./x")
+	on := o.on(o.cells()[1])
+	if got := on.environment(o.kernels[0]); !slices.Contains(got, "RDMA_LAB_DEVICE=siw") || !slices.Contains(got, "RDMA_LAB_DEVICES=siw0,siwa,siwb") {
+		t.Errorf("the second of two: got %q", got)
+	}
+	if got, want := on.where(o.kernels[0]), "kernel 6.1, siw"; got != want {
+		t.Errorf("where: got %q, want %q", got, want)
+	}
+}
+
+func TestBuildEnvironment(t *testing.T) {
+	for line, want := range map[string][]string{
+		"run ./x": {"CGO_ENABLED=0", "GOARCH=amd64"}, "run -race ./x": {"CGO_ENABLED=1", "GOARCH=amd64"},
+		"run -arch s390x ./x": {"CGO_ENABLED=0", "GOARCH=s390x"},
+	} {
+		o := parse(t, line)
+		if d := cmp.Diff(want, o.goEnv()); d != "" {
+			t.Errorf("%s: want - got +\n%s", line, d)
+		}
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	for line, required := range map[string]bool{"run ./x": true, "run -no-device ./x": false, "run -no-module ./x": false} {
 		o := parse(t, line)
-		env := o.environment(kernel.Suite{Kernel: "6.1"})
+		env := o.environment(kernel.Suite{Kernel: "6.1", Arch: "amd64"})
 		if got := slices.Contains(env, "RDMA_TEST_REQUIRE=1"); got != required {
 			t.Errorf("%s: a missing device is a failure: got %v, want %v", line, got, required)
 		}
-		if !slices.Contains(env, "RDMA_LAB_KERNEL=6.1") || !slices.Contains(env, "RDMA_LAB=1") {
+		if !slices.Contains(env, "RDMA_LAB_KERNEL=6.1") || !slices.Contains(env, "RDMA_LAB=1") || !slices.Contains(env, "RDMA_LAB_ARCH=amd64") {
 			t.Errorf("%s: got %q", line, env)
 		}
 	}

@@ -5,14 +5,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/pureverbs/rdma/hack/lab/apt"
+	"github.com/pureverbs/rdma/hack/lab/cache"
 	"github.com/pureverbs/rdma/hack/lab/kernel"
 	"github.com/pureverbs/rdma/hack/lab/rootfs"
 )
@@ -21,35 +19,27 @@ import (
 type machine struct {
 	image  kernel.Image
 	rootfs string
+	siw    string // path of the module, if the guest has siw devices
+	qemu   string // path of the program, if it is not in PATH
 }
 
 func prepareCommand(ctx context.Context, _ *interrupts, o options) (int, error) {
-	for _, k := range o.kernels {
-		m, err := prepare(ctx, k, o.refresh)
-		if skip(err, o) {
-			continue
+	results, err := inEach(ctx, o.cells(), func(c cell) result {
+		m, err := prepare(ctx, c, o.refresh)
+		if err == nil {
+			say("kernel %s (%s) is ready for %s", c.kernel.Kernel, m.image.Release, c.device)
 		}
-		if err != nil {
-			return exitTrouble, err
-		}
-		say("kernel %s (%s) is ready", k.Kernel, m.image.Release)
+		return result{cell: c, err: err}
+	})
+	if err != nil {
+		return exitTrouble, err
 	}
-	return 0, nil
+	return conclude(results)
 }
 
-// skip tells, and says, that a kernel cannot be had any more, which does not
-// stop work on all kernels.
-func skip(err error, o options) bool {
-	if !errors.Is(err, apt.ErrGone) || len(o.kernels) == 1 {
-		return false
-	}
-	say("SKIPPED: %v", err)
-	return true
-}
-
-// prepare makes sure that everything is there for a kernel; what is there already
-// costs nothing.
-func prepare(ctx context.Context, k kernel.Suite, refresh bool) (machine, error) {
+// prepare makes sure that everything is there for a kind of guest; what is there
+// already costs nothing.
+func prepare(ctx context.Context, c cell, refresh bool) (machine, error) {
 	if err := hostPackages(ctx); err != nil {
 		return machine{}, err
 	}
@@ -62,24 +52,67 @@ func prepare(ctx context.Context, k kernel.Suite, refresh bool) (machine, error)
 		return machine{}, err
 	}
 	defer unlock()
-	// What an interrupted run left; nobody else is at work.
-	if err := os.RemoveAll(filepath.Join(dir, "unfinished")); err != nil {
-		return machine{}, err
-	}
-	m := machine{}
-	if m.rootfs, err = rootfs.Archive(dir, say); err != nil {
-		return m, err
-	}
-	store := kernel.Store{Dir: dir, Say: say}
+	store := kernel.Store{Cache: &cache.Cache{Dir: dir, Say: say}}
 	if isTerminal(os.Stderr) {
 		store.Terminal = os.Stderr
 	}
-	if img, ok := store.Cached(k); ok && !refresh {
-		m.image = img
-		return m, nil
+	// What an interrupted run left; nobody else is at work.
+	if err := store.Clear(); err != nil {
+		return machine{}, err
 	}
-	m.image, err = store.Prepare(ctx, k)
+	m := machine{}
+	if m.image, err = image(ctx, store, c.kernel, refresh); err != nil {
+		return m, err
+	}
+	if c.device == "siw" {
+		if err := m.addSiw(ctx, store); err != nil {
+			return m, err
+		}
+	}
+	if c.kernel.Arch != hostArch {
+		return m, m.foreign(ctx, store.Cache)
+	}
+	m.rootfs, err = rootfs.Archive(dir, say)
 	return m, err
+}
+
+// hostArch is the architecture of the machines that the lab runs on.
+const hostArch = "amd64"
+
+func image(ctx context.Context, store kernel.Store, k kernel.Suite, refresh bool) (kernel.Image, error) {
+	if img, ok := store.Cached(k); ok && !refresh {
+		return img, nil
+	}
+	return store.Prepare(ctx, k)
+}
+
+// addSiw adds the siw module. The archive has the source of few kernels besides the
+// newest, so that an older one in the cache may have to go.
+func (m *machine) addSiw(ctx context.Context, store kernel.Store) (err error) {
+	m.siw, err = store.Siw(ctx, m.image)
+	if !errors.Is(err, apt.ErrGone) {
+		return err
+	}
+	say("%v; looking for a newer kernel", err)
+	if m.image, err = store.Prepare(ctx, m.image.Suite); err != nil {
+		return err
+	}
+	m.siw, err = store.Siw(ctx, m.image)
+	return err
+}
+
+// foreign adds what a guest of another architecture needs besides its kernel.
+func (m *machine) foreign(ctx context.Context, c *cache.Cache) (err error) {
+	k := m.image.Suite
+	own, err := codename()
+	if err != nil {
+		return err
+	}
+	if m.rootfs, err = rootfs.Foreign(ctx, c, k.Arch, k.Debian, own); err != nil {
+		return err
+	}
+	m.qemu, err = emulator(ctx, c, own, k.Arch)
+	return err
 }
 
 func cacheDir() (string, error) {
@@ -110,76 +143,4 @@ func lock(ctx context.Context, path, who string) (unlock func(), err error) {
 	case <-ctx.Done(): // the process is about to end
 		return nil, ctx.Err()
 	}
-}
-
-// hostPackages installs the packages that are missing, or says how to.
-func hostPackages(ctx context.Context) error {
-	missing, err := missingPackages(ctx)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	install := append([]string{"apt-get", "install", "-y", "--no-install-recommends"}, missing...)
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("packages are missing on this machine; install them with\n    sudo apt-get update && sudo %s", strings.Join(install, " "))
-	}
-	say("installing %s", strings.Join(missing, " "))
-	// Without a package index, or with an old one, the first try fails.
-	simulate := append([]string{"-s", "-qq"}, install[1:]...)
-	if exec.CommandContext(ctx, "apt-get", simulate...).Run() == nil {
-		if err := show(ctx, install...); err == nil {
-			return nil
-		}
-	}
-	if err := show(ctx, "apt-get", "update"); err != nil {
-		return err
-	}
-	return show(ctx, install...)
-}
-
-// missingPackages asks dpkg which of the packages are not installed.
-func missingPackages(ctx context.Context) ([]string, error) {
-	if _, err := exec.LookPath("dpkg-query"); err != nil {
-		return nil, errors.New("the lab needs a Debian machine: there is no dpkg here")
-	}
-	args := append([]string{"-W", "-f", "${db:Status-Status} ${Package}\n"}, rootfs.Packages...)
-	// It exits with 1 when it knows nothing of a package: that is the answer.
-	out, err := exec.CommandContext(ctx, "dpkg-query", args...).Output()
-	var status *exec.ExitError
-	if err != nil && !errors.As(err, &status) {
-		return nil, err
-	}
-	return notInstalled(rootfs.Packages, string(out)), ctx.Err()
-}
-
-func notInstalled(wanted []string, out string) []string {
-	installed := map[string]bool{}
-	for line := range strings.Lines(out) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == "installed" {
-			installed[f[1]] = true
-		}
-	}
-	var missing []string
-	for _, p := range wanted {
-		if !installed[p] {
-			missing = append(missing, p)
-		}
-	}
-	return missing
-}
-
-// show runs an apt command that takes long. On a terminal one sees its progress;
-// elsewhere that would only be noise.
-func show(ctx context.Context, argv ...string) error {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	if !isTerminal(os.Stderr) {
-		cmd.Args = append(cmd.Args, "-qq", "-oDpkg::Use-Pty=0")
-	}
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	// dpkg must not be killed in the middle.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(argv[:2], " "), err)
-	}
-	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// runCommand runs tests on each of the kernels asked for.
+// runCommand runs tests on each of the kernels with each of the devices asked for.
 func runCommand(ctx context.Context, sig *interrupts, o options) (int, error) {
 	root, err := findRoot()
 	if err != nil {
@@ -28,36 +28,42 @@ func runCommand(ctx context.Context, sig *interrupts, o options) (int, error) {
 	if err != nil {
 		return exitTrouble, err
 	}
-	result := 0
-	for _, k := range o.kernels {
-		m, err := prepare(ctx, k, false)
-		if skip(err, o) {
-			continue
-		}
-		if err != nil {
-			return exitTrouble, err
-		}
-		r := runner{o: o, m: m, root: root, dir: dir}
-		code, err := r.runAll(ctx, sig, items)
-		if err != nil {
-			return exitTrouble, err
-		}
-		result = max(result, code)
+	results, err := inEach(ctx, o.cells(), func(c cell) result {
+		return runCell(ctx, sig, &runner{o: o.on(c), root: root, dir: dir}, c, items)
+	})
+	if len(results) > 1 {
+		fmt.Print(table(results))
+	}
+	if err != nil {
+		return exitTrouble, err
 	}
 	if o.coverProfile != "" {
 		if err := mergeCover(ctx, host, o.coverProfile, o.coverMode()); err != nil {
 			return exitTrouble, err
 		}
 	}
-	return result, nil
+	return conclude(results)
 }
 
-// runner runs items on one kernel.
+func runCell(ctx context.Context, sig *interrupts, r *runner, c cell, items []item) result {
+	res := result{cell: c}
+	if r.m, res.err = prepare(ctx, c, false); res.err != nil {
+		return res
+	}
+	res.code, res.err = r.runAll(ctx, sig, items)
+	if !r.began.IsZero() {
+		res.took = time.Since(r.began)
+	}
+	return res
+}
+
+// runner runs items in one kind of guest.
 type runner struct {
 	o         options
 	m         machine
 	root, dir string
-	guest     *guest // nil: none is up
+	guest     *guest    // nil: none is up
+	began     time.Time // when it was our turn
 }
 
 // runAll runs items in one guest, or in another where one did not survive.
@@ -67,6 +73,8 @@ func (r *runner) runAll(ctx context.Context, sig *interrupts, items []item) (int
 		return exitTrouble, err
 	}
 	defer unlock()
+	r.began = time.Now()
+	defer r.keepCover()
 	defer r.endGuest(true)
 	result := 0
 	for _, it := range items {
@@ -80,6 +88,12 @@ func (r *runner) runAll(ctx context.Context, sig *interrupts, items []item) (int
 			}
 		}
 		code, err := r.runOne(ctx, sig, it)
+		if errors.Is(err, errEmulator) {
+			say("%v; running %s once more", err, it.name)
+			if r.guest, err = bootGuest(ctx, r.m, r.o, r.root, r.dir); err == nil {
+				code, err = r.runOne(ctx, sig, it)
+			}
+		}
 		if err != nil {
 			return exitTrouble, err
 		}
@@ -101,7 +115,8 @@ func (r *runner) lockMachine(ctx context.Context) (func(), error) {
 	return lock(ctx, filepath.Join(dir, "run.lock"), "another lab run to end")
 }
 
-// runOne runs an item and says how it ended, as go test does.
+// runOne runs an item and says how it ended, as go test does. errEmulator: it should
+// be run again.
 func (r *runner) runOne(ctx context.Context, sig *interrupts, it item) (int, error) {
 	it.job.Env = r.o.environment(r.m.image.Suite)
 	if r.o.cover {
@@ -110,18 +125,22 @@ func (r *runner) runOne(ctx context.Context, sig *interrupts, it item) (int, err
 	began := time.Now()
 	s, err := r.guest.run(ctx, sig, it.job, jobIO{out: os.Stdout, err: os.Stderr}, r.o.timeout)
 	took := fmt.Sprintf("%.3fs", time.Since(began).Seconds())
+	where := r.o.where(r.m.image.Suite)
 	switch {
+	case errors.Is(err, errEmulator):
+		r.endGuest(false)
+		return exitFailed, err
 	case errors.Is(err, errTimeout), errors.Is(err, errDied):
 		r.endGuest(false)
-		fmt.Printf("FAIL\t%s\t%s (%v)\n", it.name, took, err)
+		fmt.Printf("FAIL\t%s\t%s (%v, %s)\n", it.name, took, err, where)
 		return exitFailed, nil
 	case err != nil:
 		return exitTrouble, err
 	case s.Code != 0:
-		fmt.Printf("FAIL\t%s\t%s (exit status %d, kernel %s)\n", it.name, took, s.Code, r.m.image.Suite.Kernel)
+		fmt.Printf("FAIL\t%s\t%s (exit status %d, %s)\n", it.name, took, s.Code, where)
 		return exitFailed, nil
 	}
-	fmt.Printf("ok  \t%s\t%s (kernel %s)\n", it.name, took, r.m.image.Suite.Kernel)
+	fmt.Printf("ok  \t%s\t%s (%s)\n", it.name, took, where)
 	return 0, nil
 }
 

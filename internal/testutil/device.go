@@ -3,6 +3,8 @@
 package testutil
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"testing"
@@ -33,6 +35,34 @@ func Device(t testing.TB) *uverbs.Device {
 	Skip(t, "an RDMA device", "run: make lab")
 	t.Fatalf("no usable device (%v)", err)
 	return nil
+}
+
+// Address returns an IPv4 address of a device's network interface.
+func Address(t testing.TB, d *uverbs.Device) netip.Addr {
+	t.Helper()
+	for _, name := range d.NetDevs() {
+		ifi, err := net.InterfaceByName(name)
+		Must(t, err)
+		addrs, err := ifi.Addrs()
+		Must(t, err)
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				return p.Addr()
+			}
+		}
+	}
+	t.Fatalf("device %s has no IPv4 address: its interfaces are %v", d.Name(), d.NetDevs())
+	return netip.Addr{}
+}
+
+// Lab skips a test that changes devices, interfaces or namespaces, unless it runs in a
+// machine made for that.
+func Lab(t testing.TB, run string) {
+	t.Helper()
+	Device(t)
+	if os.Getenv("RDMA_LAB") != "1" {
+		Skip(t, "a machine whose devices may be changed", "run: make lab RUN="+run)
+	}
 }
 
 // Command returns the path of a program of the C stack.

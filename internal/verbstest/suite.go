@@ -6,37 +6,54 @@
 package verbstest
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/pureverbs/rdma/internal/testutil"
+	"github.com/pureverbs/rdma/rdmacm"
 	"github.com/pureverbs/rdma/uverbs"
 )
 
 // Suite runs on the device that Device returns; each test opens it anew.
 type Suite struct {
 	Device func(testing.TB) *uverbs.Device
+
+	Kernel testutil.Kernel // what the device's driver is part of: decides what may be missing
+	Addr   netip.Addr      // of the device's network interface
+	CM     []rdmacm.Option // for event channels
+
+	// Short leaves out what takes long, for runs that are one of many.
+	Short bool
+}
+
+type test struct {
+	name string
+	run  func(*testing.T)
 }
 
 // Run runs all tests, each as a subtest.
 func (u *Suite) Run(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"RCOperations", u.rcOperations},
-		{"RW18NoPieces", u.rw18NoPieces},
-		{"RW23InlinePieces", u.rw23InlinePieces},
-		{"RW25NoWakeupLost", u.rw25NoWakeupLost},
-		{"RW25EachTakesOne", u.rw25EachTakesOne},
-		{"RW27CloseWakesWaiters", u.rw27CloseWakesWaiters},
-		{"WaitDeadline", u.waitDeadline},
-		{"CloseOrder", u.closeOrder},
-		{"RW44StaleCompletions", u.rw44StaleCompletions},
-		{"ErrorCompletions", u.errorCompletions},
-		{"RW41RNRTimer", u.rw41RNRTimer},
-		{"Queries", u.queries},
-		{"RW28ReadOnlyMemory", u.rw28ReadOnlyMemory},
-		{"GoHeapMemory", u.goHeapMemory},
+	for _, group := range [][]test{
+		u.rcTests(), u.datagramTests(), u.srqTests(), u.windowTests(), u.atomicTests(), u.orderTests(), u.cqTests(),
+		u.memoryTests(), u.queryTests(), u.postTests(), u.pollTests(), u.waitTests(), u.stateTests(), u.lifetimeTests(),
+		u.programTests(), u.stressTests(),
 	} {
-		t.Run(test.name, test.run)
+		for _, test := range group {
+			start := time.Now()
+			t.Run(test.name, func(t *testing.T) {
+				testutil.NoLeaks(t)
+				test.run(t)
+			})
+			if took := time.Since(start); took > 2*time.Second {
+				t.Logf("%s took %v", test.name, took.Round(time.Millisecond))
+			}
+		}
 	}
 }
+
+// driver is the name of the device's driver.
+func (u *Suite) driver(t testing.TB) string { return u.Device(t).Driver() }
+
+// byHand tells whether queue pairs are connected without the connection manager.
+func (u *Suite) byHand(t testing.TB) bool { return u.has(t, byHand) }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"runtime/pprof"
 	"sync"
 	"testing"
 	"time"
@@ -15,48 +15,98 @@ import (
 	"github.com/pureverbs/rdma/uverbs"
 )
 
+func (u *Suite) waitTests() []test {
+	return []test{
+		{"RW25NoWakeupLost", u.rw25NoWakeupLost},
+		{"RW25ManyQueuePairs", u.rw25ManyQueuePairs},
+		{"RW25EachTakesOne", u.rw25EachTakesOne},
+		{"RW27CloseWakesWaiters", u.rw27CloseWakesWaiters},
+		{"RW27WaitersCostNoThread", u.rw27WaitersCostNoThread},
+		{"WaitDeadline", u.waitDeadline},
+		{"FlushWakes", u.flushWakes},
+	}
+}
+
+// waitFor looks until something is so.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
 // rw25NoWakeupLost: one event stands for any number of completions, whatever the size
 // of the consumer's slice and the number of consumers.
 func (u *Suite) rw25NoWakeupLost(t *testing.T) {
 	for _, tt := range []struct{ batch, consumers int }{{1, 1}, {3, 1}, {16, 1}, {64, 1}, {1, 4}, {3, 4}} {
 		t.Run(fmt.Sprintf("batch %d, %d consumers", tt.batch, tt.consumers), func(t *testing.T) {
 			testutil.NoLeaks(t)
-			a, b := u.newPair(t, 4096)
-			const burst = 31
+			a, b := u.pair(t, 4096)
 			for range 4 {
-				drain(t, a, b, burst, tt.batch, tt.consumers)
+				drain(t, []*side{a}, []*side{b}, 31, tt.batch, tt.consumers, 0)
 			}
 		})
 	}
 }
 
-// drain lets a send burst messages and then stay silent, and consumes all of them at b.
-func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
+// rw25ManyQueuePairs: 16 queue pairs share one completion queue with room for exactly what
+// they can have in flight, and consumers are slow.
+func (u *Suite) rw25ManyQueuePairs(t *testing.T) {
+	const pairs, depth = 16, 63
+	limits := u.limits(t)
+	limits.MaxSendWR, limits.MaxRecvWR, limits.MaxSendSGE, limits.MaxRecvSGE = depth, depth, 1, 1
+	ha, hb := u.newHost(t, 4096), u.newHost(t, 4096)
+	all := hb.extraCQ(t, uverbs.CQInitAttr{CQE: pairs * depth, Channel: hb.ch})
+	var as, bs []*side
+	for range pairs {
+		a, b := u.link(t, ha, hb, shape{Cap: limits}, shape{Cap: limits, RecvCQ: all})
+		as, bs = append(as, a), append(bs, b)
+	}
+	for _, tt := range []struct {
+		batch, consumers int
+		pause            time.Duration
+	}{{1, 1, 0}, {3, 1, 0}, {16, 1, 5 * time.Millisecond}, {64, 4, 5 * time.Millisecond}, {4096, 1, 5 * time.Millisecond}, {1, 4, 0}} {
+		drain(t, as, bs, depth, tt.batch, tt.consumers, tt.pause)
+		if u.Short {
+			break
+		}
+	}
+}
+
+// drain lets each connection send burst messages and then stay silent, and consumes all of
+// them where they arrive.
+func drain(t *testing.T, as, bs []*side, burst, batch, consumers int, pause time.Duration) {
 	t.Helper()
 	recvs := make([]uverbs.RecvWR, burst)
 	sends := make([]uverbs.SendWR, burst)
 	for i := range burst {
-		recvs[i] = uverbs.RecvWR{ID: uint64(i), SGL: []uverbs.SGE{b.mr.SGE(0, 64)}}
-		sends[i] = uverbs.SendWR{ID: uint64(i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{a.mr.SGE(0, 64)}}
+		recvs[i] = uverbs.RecvWR{ID: uint64(i), SGL: []uverbs.SGE{bs[0].mr.SGE(0, 64)}}
+		sends[i] = uverbs.SendWR{ID: uint64(i), Opcode: uverbs.OpSend, SGL: []uverbs.SGE{as[0].mr.SGE(0, 64)}}
 	}
 	sends[burst-1].Flags = uverbs.SendSignaled
-	_, err := b.qp.PostRecv(recvs)
-	testutil.Must(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	for _, b := range bs {
+		_, err := b.qp.PostRecv(recvs)
+		testutil.Must(t, err)
+	}
+	cq := bs[0].qp.RecvCQ()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
 		seen int
+		want = burst * len(bs)
 	)
 	for range consumers {
 		wg.Go(func() {
 			wcs := make([]uverbs.WC, batch)
 			for {
-				n, err := b.cq.Wait(ctx, wcs)
+				n, err := cq.Wait(ctx, wcs)
 				mu.Lock()
 				seen += n
-				done := seen >= burst
+				done := seen >= want
 				mu.Unlock()
 				if done {
 					cancel() // the others wait for nothing now
@@ -64,25 +114,34 @@ func drain(t *testing.T, a, b *side, burst, batch, consumers int) {
 				if err != nil || done {
 					return
 				}
+				time.Sleep(pause)
 			}
 		})
 	}
-	_, err = a.qp.PostSend(sends)
-	testutil.Must(t, err)
-	wg.Wait()
-	if seen != burst {
-		t.Fatalf("%d of %d completions arrived", seen, burst)
+	for _, a := range as {
+		n, err := a.qp.PostSend(sends)
+		if n != burst || err != nil {
+			t.Errorf("posted %d, %v", n, err)
+		}
 	}
-	a.ok(t, uint64(burst-1), uverbs.WCSend)
+	wg.Wait()
+	if seen != want {
+		t.Fatalf("%d of %d completions arrived", seen, want)
+	}
+	for range as {
+		a := as[0].next(t)
+		if a.Err() != nil || a.ID != uint64(burst-1) {
+			t.Fatalf("send completion %+v", a)
+		}
+	}
 }
 
 // rw25EachTakesOne: waiters that take one completion each and never come back. The few
 // events that a burst causes must wake them all.
 func (u *Suite) rw25EachTakesOne(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, b := u.newPair(t, 4096)
+	a, b := u.pair(t, 4096)
 	const waiters = 16
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	recvs, sends := make([]uverbs.RecvWR, waiters), make([]uverbs.SendWR, waiters)
 	for i := range waiters {
@@ -99,7 +158,7 @@ func (u *Suite) rw25EachTakesOne(t *testing.T) {
 				errs <- err
 			}()
 		}
-		time.Sleep(20 * time.Millisecond) // let them park; the outcome does not depend on it
+		moment()
 		_, err = a.qp.PostSend(sends)
 		testutil.Must(t, err)
 		for i := range waiters {
@@ -113,13 +172,34 @@ func (u *Suite) rw25EachTakesOne(t *testing.T) {
 
 // rw27CloseWakesWaiters: whoever waits for a queue is woken by its Close, at once.
 func (u *Suite) rw27CloseWakesWaiters(t *testing.T) {
-	testutil.NoLeaks(t)
+	rounds := 20
+	if u.Short {
+		rounds = 2
+	}
+	for range rounds {
+		u.closeUnderWaiters(t, 50, moment)
+	}
+}
+
+// rw27WaitersCostNoThread: those who wait are parked.
+func (u *Suite) rw27WaitersCostNoThread(t *testing.T) {
+	threads := pprof.Lookup("threadcreate")
+	before := threads.Count()
+	u.closeUnderWaiters(t, 100, func() {
+		time.Sleep(100 * time.Millisecond) // all park; a thread each would show
+		if n := threads.Count() - before; n > 30 {
+			t.Errorf("%d threads for 300 waiters", n)
+		}
+	})
+}
+
+func (u *Suite) closeUnderWaiters(t *testing.T, waiters int, parked func()) {
+	t.Helper()
 	c, err := u.Device(t).Open()
 	testutil.Must(t, err)
 	ch, err := c.NewCompChannel()
 	testutil.Must(t, err)
 	errs := make(chan error)
-	const waiters = 50
 	var cqs []*uverbs.CQ
 	for range 2 {
 		cq, err := c.CreateCQ(16, ch)
@@ -138,7 +218,7 @@ func (u *Suite) rw27CloseWakesWaiters(t *testing.T) {
 			errs <- err
 		}()
 	}
-	time.Sleep(50 * time.Millisecond) // let them park; the outcome does not depend on it
+	parked()
 	for _, cq := range cqs {
 		testutil.Must(t, cq.Close())
 		testutil.ExpectClosed(t, errs, waiters)
@@ -150,81 +230,45 @@ func (u *Suite) rw27CloseWakesWaiters(t *testing.T) {
 
 // waitDeadline: a context cuts the wait short, and the queue is as good as before.
 func (u *Suite) waitDeadline(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, b := u.newPair(t, 4096)
+	a, b := u.pair(t, 4096)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		if _, err := b.cq.Wait(ctx, make([]uverbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want a deadline", err)
 		}
 		cancel()
-		drain(t, a, b, 3, 1, 1)
-	}
-}
-
-// closeOrder: a parent refuses to close under live children, and all goes on working.
-func (u *Suite) closeOrder(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, b := u.newPair(t, 4096)
-	for _, c := range []interface{ Close() error }{b.ctx, b.pd, b.ch, b.cq} {
-		if err := c.Close(); !errors.Is(err, uverbs.ErrBusy) {
-			t.Errorf("close %v: got %v, want ErrBusy", c, err)
+		if _, err := b.cq.Wait(ctx, make([]uverbs.WC, 1)); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			t.Fatalf("with a context that is over: got %v", err)
 		}
+		drain(t, []*side{a}, []*side{b}, 3, 1, 1, 0)
 	}
-	drain(t, a, b, 5, 2, 1)
-	testutil.Must(t, b.qp.Close())
-	testutil.Must(t, b.qp.Close())
-	if _, err := b.qp.PostSend([]uverbs.SendWR{{}}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("post on a closed queue pair: got %v, want net.ErrClosed", err)
+	if _, err := b.cq.Wait(context.Background(), nil); !errors.Is(err, uverbs.ErrInvalid) {
+		t.Errorf("no room: got %v, want ErrInvalid", err)
 	}
 }
 
-// rw44StaleCompletions: what a dead queue pair left in a shared queue is never seen.
-func (u *Suite) rw44StaleCompletions(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, b := u.newPair(t, 4096)
-	_, err := b.qp.PostRecv([]uverbs.RecvWR{{ID: 1}, {ID: 2}, {ID: 3}})
-	testutil.Must(t, err)
-	_, err = a.qp.PostSend([]uverbs.SendWR{
-		{ID: 1, Opcode: uverbs.OpSend}, {ID: 2, Opcode: uverbs.OpSend}, {ID: 3, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled},
-	})
-	testutil.Must(t, err)
-	a.ok(t, 3, uverbs.WCSend)
-	testutil.Must(t, b.qp.Close())
-	if n, err := b.cq.Poll(make([]uverbs.WC, 8)); n != 0 || err != nil {
-		t.Errorf("poll after close: %d completions, %v; want none", n, err)
-	}
-}
-
-// errorCompletions: a wrong key fails at the requester, and what follows is flushed.
-func (u *Suite) errorCompletions(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, b := u.newPair(t, 4096)
-	_, err := a.qp.PostSend([]uverbs.SendWR{
-		{ID: 1, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey() + 1},
-		{ID: 2, Opcode: uverbs.OpSend},
-	})
-	testutil.Must(t, err)
-	if wc := a.next(t); wc.ID != 1 || wc.Status != uverbs.WCRemoteAccessError {
-		t.Errorf("got %+v, want a remote access error", wc)
-	}
-	if wc := a.next(t); wc.ID != 2 || wc.Status != uverbs.WCFlushError {
-		t.Errorf("got %+v, want a flush error", wc)
-	}
-	attr, err := a.qp.Query(uverbs.QPAttrState)
-	testutil.Must(t, err)
-	if attr.State != uverbs.StateError {
-		t.Errorf("state is %v, want ERR", attr.State)
-	}
-}
-
-// rw41RNRTimer: the code set is the code the kernel holds.
-func (u *Suite) rw41RNRTimer(t *testing.T) {
-	testutil.NoLeaks(t)
-	a, _ := u.newPair(t, 4096)
-	attr, err := a.qp.Query(uverbs.QPAttrMinRNRTimer)
-	testutil.Must(t, err)
-	if attr.MinRNRTimer != uverbs.DefaultMinRNRTimer {
-		t.Errorf("timer code is %d, want %d", attr.MinRNRTimer, uverbs.DefaultMinRNRTimer)
-	}
+// flushWakes: who waits hears of the end of the queue pair, whoever makes the flush
+// completions.
+func (u *Suite) flushWakes(t *testing.T) {
+	_, b := u.pair(t, 4096)
+	b.recv(t, 1, 0, 64)
+	errs := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for want := uint64(1); want <= 2; want++ {
+			var wcs [1]uverbs.WC
+			_, err := b.cq.Wait(ctx, wcs[:])
+			if err == nil && (wcs[0].ID != want || wcs[0].Status != uverbs.WCFlushError) {
+				err = fmt.Errorf("completion %+v, want a flush of %d", wcs[0], want)
+			}
+			errs <- err
+		}
+	}()
+	moment()
+	testutil.Must(t, b.qp.Modify(&uverbs.QPAttr{State: uverbs.StateError}, uverbs.QPAttrState))
+	testutil.Must(t, <-errs)
+	moment()
+	b.recv(t, 2, 0, 64)
+	testutil.Must(t, <-errs)
 }

@@ -18,16 +18,16 @@ import (
 // ErrGone says that the archive no longer has a package that its index lists.
 var ErrGone = errors.New("no longer in the archive")
 
-// Apt reads one suite.
+// Apt reads one suite, for one architecture.
 type Apt struct {
-	Suite string
-	opts  []string
+	Suite, Arch string
+	opts        []string
 	// Progress, where set, is a terminal that shows apt's own display.
 	Progress io.Writer
 }
 
 // New prepares the configuration of a suite in a folder of its own.
-func New(dir, suite string, src Source) (*Apt, error) {
+func New(dir, suite, arch string, src Source) (*Apt, error) {
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
@@ -37,7 +37,8 @@ func New(dir, suite string, src Source) (*Apt, error) {
 	if err := os.WriteFile(list, []byte(src.Line(suite)), 0o644); err != nil {
 		return nil, err
 	}
-	a := &Apt{Suite: suite, opts: []string{
+	a := &Apt{Suite: suite, Arch: arch, opts: []string{
+		"-oAPT::Architecture=" + arch, "-oAPT::Architectures=" + arch,
 		"-oDir::Etc::SourceList=" + list, "-oDir::Etc::SourceParts=/dev/null",
 		"-oDir::State::Lists=" + filepath.Join(dir, "lists"), "-oDir::Cache=" + filepath.Join(dir, "cache"),
 		"-oDir::State::Status=/dev/null", "-oAcquire::Languages=none",
@@ -85,14 +86,75 @@ func (a *Apt) Show(ctx context.Context, names ...string) ([]Package, error) {
 	return parsePackages(out), nil
 }
 
-// Download puts a package's file into dir. ErrGone: the index is older than the
-// archive.
-func (a *Apt) Download(ctx context.Context, dir string, p Package) error {
-	err := a.show(ctx, dir, "apt-get", "download", p.Name+"="+p.Version)
-	if err != nil && strings.Contains(err.Error(), "404") {
-		return fmt.Errorf("%s %s: %w", p.Name, p.Version, ErrGone)
+// Find reads one version of a package from the index. ErrGone: it is not there.
+func (a *Apt) Find(ctx context.Context, name, version string) (Package, error) {
+	out, err := a.output(ctx, "apt-cache", "show", name+"="+version)
+	// apt-cache knows no other way to say that it found nothing.
+	if err != nil && !strings.Contains(err.Error(), "No packages found") {
+		return Package{}, err
+	}
+	if p := parsePackages(out); len(p) > 0 {
+		return p[0], nil
+	}
+	return Package{}, fmt.Errorf("%s %s: %w", name, version, ErrGone)
+}
+
+// Resolve lists the packages that are to be there for others to work, with those:
+// what an installation on a machine with nothing would bring. Each may be a name or
+// name=version.
+func (a *Apt) Resolve(ctx context.Context, names ...string) ([]Package, error) {
+	args := []string{"-s", "-oAPT::Install-Recommends=0", "install"}
+	out, err := a.output(ctx, "apt-get", append(args, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	pkgs := parseSimulation(out)
+	return pkgs, a.addSizes(ctx, pkgs)
+}
+
+// addSizes fills in what a simulation does not tell.
+func (a *Apt) addSizes(ctx context.Context, pkgs []Package) error {
+	var names []string
+	for _, p := range pkgs {
+		names = append(names, p.Name)
+	}
+	shown, err := a.Show(ctx, names...)
+	size := map[string]int64{}
+	for _, p := range shown {
+		size[p.Name] = p.Size
+	}
+	for i := range pkgs {
+		pkgs[i].Size = size[pkgs[i].Name] // 0: unknown
 	}
 	return err
+}
+
+// Download puts the files of packages into dir. ErrGone: the index is older than
+// the archive.
+func (a *Apt) Download(ctx context.Context, dir string, pkgs ...Package) error {
+	args := []string{"download"}
+	for _, p := range pkgs {
+		args = append(args, p.Name+"="+p.Version)
+	}
+	err := a.show(ctx, dir, "apt-get", args...)
+	if err != nil && strings.Contains(err.Error(), "404") {
+		what := fmt.Sprintf("one of %d packages of Debian %s", len(pkgs), a.Suite)
+		if len(pkgs) == 1 {
+			what = pkgs[0].Name + " " + pkgs[0].Version
+		}
+		return fmt.Errorf("%s: %w", what, ErrGone)
+	}
+	return err
+}
+
+// Unpack puts the files of packages into dir. Nothing of them is run.
+func Unpack(ctx context.Context, dir string, debs ...string) error {
+	for _, deb := range debs {
+		if err := runQuoting(exec.CommandContext(ctx, "dpkg", "-x", deb, dir)); err != nil {
+			return fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
+		}
+	}
+	return nil
 }
 
 // show runs a command that takes long: on a terminal one sees apt's progress.
@@ -119,6 +181,7 @@ func (a *Apt) output(ctx context.Context, tool string, args ...string) (string, 
 func runQuoting(cmd *exec.Cmd) error {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // it is read here, too
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(stderr.String()))
 	}
@@ -144,6 +207,21 @@ func parsePackages(text string) []Package {
 		}
 		if p.Name != "" {
 			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// parseSimulation reads lines such as "Inst libc6 (2.41-12 Debian:13/stable [amd64])".
+func parseSimulation(text string) []Package {
+	var out []Package
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 3 || f[0] != "Inst" {
+			continue
+		}
+		if version, ok := strings.CutPrefix(f[2], "("); ok {
+			out = append(out, Package{Name: f[1], Version: version})
 		}
 	}
 	return out

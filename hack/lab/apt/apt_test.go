@@ -27,3 +27,12 @@ Version: 1:2
 		t.Errorf("want - got +\n%s", d)
 	}
 }
+
+func TestParseSimulation(t *testing.T) {
+	got := parseSimulation("Reading package lists...\nInst libcrypt1 (1:4.4.18-4 Debian:11.11/oldoldstable [amd64]) []\n" +
+		"Inst a (1 X [s390x])\nConf a (1 X [s390x])\nInst b [1] (2 X)\nInst\n")
+	want := []Package{{Name: "libcrypt1", Version: "1:4.4.18-4"}, {Name: "a", Version: "1"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("want - got +\n%s", d)
+	}
+}

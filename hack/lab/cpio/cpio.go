@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 )
 
 // Writer writes an archive. The kernel accepts several, one after the other, so
@@ -56,6 +57,11 @@ func (w *Writer) File(name string, perm fs.FileMode, size int64, r io.Reader) er
 		return fmt.Errorf("add %s: got %d of %d bytes", name, n, size)
 	}
 	return w.pad(4)
+}
+
+// Text adds a file with the given content.
+func (w *Writer) Text(name, content string) error {
+	return w.File(name, 0o644, int64(len(content)), strings.NewReader(content))
 }
 
 // Symlink adds a symbolic link.

@@ -20,12 +20,14 @@ var groups = []struct {
 	name    string
 	modules []string
 }{
-	{"boot", []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p"}},
+	{"boot", []string{"virtio_pci", "virtio_ccw", "virtio_console", "9pnet_virtio", "9p"}},
 	{"net", []string{"dummy", "veth"}},
-	// rxe asks the crypto layer for crc32, which pulls in no dependency of its own.
-	{"rxe", []string{"crc32_generic", "crc32c_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe"}},
+	// The crypto layer is asked for these by name, which is no dependency: crc32 by
+	// rxe, crc32c by libcrc32c.
+	{"rdma", []string{"crc32_generic", "crc32c_generic", "libcrc32c", "ib_uverbs", "rdma_ucm"}},
+	{"rxe", []string{"rdma_rxe"}},
 	// Not loaded, but there for modprobe.
-	{"extra", []string{"sch_netem", "ib_umad", "virtio_net", "siw"}},
+	{"extra", []string{"sch_netem", "ib_umad", "virtio_net"}},
 }
 
 var required = []string{"virtio_console", "9pnet_virtio", "9p", "dummy", "veth", "ib_uverbs", "rdma_ucm", "rdma_rxe"}

@@ -39,8 +39,11 @@ func TestCollectOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"m/ib_core.ko", "m/ib_uverbs.ko", "m/ib_cm.ko", "m/rdma_cm.ko", "m/rdma_ucm.ko", "m/rdma_rxe.ko"}
-	if d := cmp.Diff(want, s.group["rxe"]); d != "" {
+	want := []string{"m/ib_core.ko", "m/ib_uverbs.ko", "m/ib_cm.ko", "m/rdma_cm.ko", "m/rdma_ucm.ko"}
+	if d := cmp.Diff(want, s.group["rdma"]); d != "" {
+		t.Errorf("group rdma: want - got +\n%s", d)
+	}
+	if d := cmp.Diff([]string{"m/ib_core.ko", "m/ib_uverbs.ko", "m/rdma_rxe.ko"}, s.group["rxe"]); d != "" {
 		t.Errorf("group rxe: want - got +\n%s", d)
 	}
 	if d := cmp.Diff([]string{"m/9pnet_virtio.ko", "m/9p.ko"}, s.group["boot"]); d != "" {

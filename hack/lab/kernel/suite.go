@@ -15,42 +15,67 @@ import (
 
 // Suite is a Debian release and the kernel it comes with.
 type Suite struct {
-	Kernel string // as users name it: 5.10, 6.1, 6.12, newest
-	Debian string
-	prefix string // of the version in package names
+	Kernel  string // as users name it: 5.10, 6.1, 6.12, newest
+	Debian  string
+	Arch    string // as Debian and Go name it
+	Flavour string // of the kernel, where Debian has several for an architecture
+	prefix  string // of the version in package names
 }
 
+// The first one of an architecture other than amd64 is enough to find what depends
+// on byte order (s390x) and on the size of pages (arm64 with 16 KiB).
 var suites = []Suite{
-	{"5.10", "bullseye", "5.10."},
-	{"6.1", "bookworm", "6.1."},
-	{"6.12", "trixie", "6.12."},
-	{"newest", "sid", ""},
+	{"5.10", "bullseye", "amd64", "amd64", "5.10."},
+	{"6.1", "bookworm", "amd64", "amd64", "6.1."},
+	{"6.12", "trixie", "amd64", "amd64", "6.12."},
+	{"newest", "sid", "amd64", "amd64", ""},
+	{"6.12", "trixie", "arm64", "arm64-16k", "6.12."},
+	{"6.12", "trixie", "s390x", "s390x", "6.12."},
 }
 
-// Select gives the suites that a kernel name means; "all" means every one.
-func Select(name string) ([]Suite, error) {
-	if name == "all" {
-		return suites, nil
+// Architectures lists those that there are kernels for.
+func Architectures() []string {
+	var out []string
+	for _, s := range suites {
+		out = append(out, s.Arch)
 	}
+	return slices.Compact(out)
+}
+
+// Select gives the suites that the name of a kernel means on an architecture; "all"
+// means every one, "" the usual one.
+func Select(arch, name string) ([]Suite, error) {
+	var found []Suite
 	var names []string
 	for _, s := range suites {
-		if s.Kernel == name {
-			return []Suite{s}, nil
+		if s.Arch != arch {
+			continue
+		}
+		if name == "all" || name == s.Kernel || (name == "" && s.usual()) {
+			found = append(found, s)
 		}
 		names = append(names, s.Kernel)
 	}
-	return nil, fmt.Errorf("no kernel %q; there are %s and all", name, strings.Join(names, ", "))
+	if names == nil {
+		return nil, fmt.Errorf("no architecture %q; there are %s", arch, strings.Join(Architectures(), ", "))
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no kernel %q for %s; there are %s and all", name, arch, strings.Join(names, ", "))
+	}
+	return found, nil
 }
 
-// imageName matches kernels for common machines, and not those with a flavour
-// (rt, cloud) or without a signature.
-var imageName = regexp.MustCompile(`^linux-image-(\d+\.[\d.]+(?:[-+~][\w.]*\d[\w.]*)?)-amd64$`)
+// usual tells whether it is what one gets without asking: what this machine is
+// likely to have itself, and elsewhere the only one.
+func (s Suite) usual() bool { return s.Kernel == "6.1" || s.Arch != "amd64" }
 
-// imageNames chooses the names that belong to a suite's kernel.
+// imageNames chooses the names that belong to a suite's kernel, and not those of
+// another flavour (rt, cloud) or without a signature.
 func imageNames(s Suite, all []string) []string {
+	pattern := regexp.MustCompile(`^linux-image-(\d+\.[\d.]+(?:[-+~][\w.]*\d[\w.]*)?)-` + regexp.QuoteMeta(s.Flavour) + `$`)
 	var out []string
 	for _, n := range all {
-		if m := imageName.FindStringSubmatch(n); m != nil && strings.HasPrefix(m[1]+".", s.prefix) {
+		if m := pattern.FindStringSubmatch(n); m != nil && strings.HasPrefix(m[1]+".", s.prefix) {
 			out = append(out, n)
 		}
 	}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,22 +23,53 @@ func TestImageNames(t *testing.T) {
 		"6.12":   {"linux-image-6.12.117+deb13-amd64"},
 		"newest": {"linux-image-6.1.0-57-amd64", "linux-image-6.1.0-9-amd64", "linux-image-6.12.117+deb13-amd64", "linux-image-7.2-amd64", "linux-image-7.2.4+deb14-amd64", "linux-image-7.2~rc3-amd64", "linux-image-5.10.0-31-amd64"},
 	} {
-		s, err := Select(kernel)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, imageNames(s[0], all)); d != "" {
+		if d := cmp.Diff(want, imageNames(selectOne(t, "amd64", kernel), all)); d != "" {
 			t.Errorf("%s: want - got +\n%s", kernel, d)
 		}
 	}
 }
 
-func TestSelect(t *testing.T) {
-	if s, err := Select("all"); len(s) != 4 || err != nil {
-		t.Errorf("all: got %v, %v", s, err)
+func selectOne(t *testing.T, arch, kernel string) Suite {
+	t.Helper()
+	s, err := Select(arch, kernel)
+	if err != nil || len(s) != 1 {
+		t.Fatalf("select %s %s: got %v, %v", arch, kernel, s, err)
 	}
-	if _, err := Select("4.19"); err == nil {
-		t.Error("4.19 was accepted")
+	return s[0]
+}
+
+func TestImageNamesOfArchitectures(t *testing.T) {
+	all := []string{
+		"linux-image-arm64-16k", "linux-image-6.12.117+deb13-arm64", "linux-image-6.12.117+deb13-arm64-16k", "linux-image-6.12.117+deb13-rt-arm64-16k",
+		"linux-image-6.12.117+deb13-arm64-16k-unsigned", "linux-image-s390x", "linux-image-6.12.107+deb13-s390x", "linux-image-6.12.107+deb13-s390x-dbg",
+	}
+	for arch, want := range map[string]string{"arm64": "linux-image-6.12.117+deb13-arm64-16k", "s390x": "linux-image-6.12.107+deb13-s390x"} {
+		if d := cmp.Diff([]string{want}, imageNames(selectOne(t, arch, ""), all)); d != "" {
+			t.Errorf("%s: want - got +\n%s", arch, d)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	for in, want := range map[[2]string]string{
+		{"amd64", "all"}: "5.10 6.1 6.12 newest", {"amd64", ""}: "6.1", {"amd64", "newest"}: "newest",
+		{"arm64", ""}: "6.12", {"s390x", "all"}: "6.12",
+		{"amd64", "4.19"}: "error", {"arm64", "6.1"}: "error", {"mips", ""}: "error", {"", "all"}: "error",
+	} {
+		suites, err := Select(in[0], in[1])
+		var names []string
+		for _, s := range suites {
+			names = append(names, s.Kernel)
+		}
+		if err != nil {
+			names = []string{"error"}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%v: got %q, %v; want %q", in, got, err, want)
+		}
+	}
+	if d := cmp.Diff([]string{"amd64", "arm64", "s390x"}, Architectures()); d != "" {
+		t.Errorf("architectures: want - got +\n%s", d)
 	}
 }
 

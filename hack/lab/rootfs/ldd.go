@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// needed lists the shared libraries and the loader of programs.
-func needed(files []string) ([]string, error) {
+// ldd lists the shared libraries and the loader of this machine's programs.
+func ldd(files []string) ([]string, error) {
 	out, err := exec.Command("ldd", files...).Output()
 	// ldd exits with 1 when one of the files is static, which is fine.
 	if len(out) == 0 && err != nil {

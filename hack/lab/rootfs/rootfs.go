@@ -19,7 +19,7 @@ import (
 // Archive gives the path of an initramfs archive with the guest's programs, below
 // dir. It is made afresh when the host's programs have changed.
 func Archive(dir string, say func(format string, args ...any)) (string, error) {
-	files, err := list()
+	files, err := tree{}.list()
 	if err != nil {
 		return "", err
 	}
@@ -31,52 +31,30 @@ func Archive(dir string, say func(format string, args ...any)) (string, error) {
 	return final, create(final, files)
 }
 
-// list names all files of the host that go into the archive, without their
-// libraries: those are found when it is made.
-func list() ([]string, error) {
+// list names all files that go into the archive, without their libraries: those
+// are found when it is made.
+func (t tree) list() ([]string, error) {
 	var out, missing []string
-	for _, t := range append([]string{"busybox"}, tools...) {
-		p, err := look(t)
+	for _, name := range append([]string{"busybox"}, tools...) {
+		p, err := t.look(name)
 		if err != nil {
-			missing = append(missing, t)
+			missing = append(missing, name)
 			continue
 		}
 		out = append(out, p)
 	}
 	if missing != nil {
-		return nil, fmt.Errorf("this machine has no %s", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%s has no %s", t, strings.Join(missing, ", "))
 	}
-	for _, t := range optional {
-		if p, err := look(t); err == nil {
+	for _, name := range optional {
+		if p, err := t.look(name); err == nil {
 			out = append(out, p)
 		}
 	}
 	for _, p := range providers {
-		out = append(out, glob("/usr/lib/*/libibverbs/lib"+p+"-rdmav*.so", "/etc/libibverbs.d/"+p+".driver")...)
+		out = append(out, t.glob("/usr/lib/*/libibverbs/lib"+p+"-rdmav*.so", "/etc/libibverbs.d/"+p+".driver")...)
 	}
-	return append(out, glob(patterns...)...), nil
-}
-
-// look finds a program, also where an ordinary user's PATH does not.
-func look(name string) (string, error) {
-	if p, err := exec.LookPath(name); err == nil {
-		return p, nil
-	}
-	for _, dir := range []string{"/usr/sbin", "/sbin"} {
-		if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return p, nil
-		}
-	}
-	return "", exec.ErrNotFound
-}
-
-func glob(patterns ...string) []string {
-	var out []string
-	for _, p := range patterns {
-		found, _ := filepath.Glob(p) // the patterns are well-formed
-		out = append(out, found...)
-	}
-	return out
+	return append(out, t.glob(patterns...)...), nil
 }
 
 // digest names a state of the files and of what is written besides. Libraries
@@ -84,7 +62,7 @@ func glob(patterns ...string) []string {
 func digest(files []string) string {
 	h := sha256.New()
 	fmt.Fprint(h, "format 1", texts)
-	for _, p := range append(slices.Clone(files), glob("/usr/lib/*-linux-gnu*/libc.so.6")...) {
+	for _, p := range append(slices.Clone(files), tree{}.glob("/usr/lib/*-linux-gnu*/libc.so.6")...) {
 		if fi, err := os.Stat(p); err == nil {
 			fmt.Fprintln(h, p, fi.Size(), fi.ModTime().UnixNano())
 		}
@@ -104,7 +82,7 @@ func create(final string, files []string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if err := write(f, files); err != nil {
+	if err := (tree{}).write(f, files); err != nil {
 		return fmt.Errorf("pack the guest's programs: %w", err)
 	}
 	if err := errors.Join(f.Chmod(0o644), f.Close()); err != nil {
@@ -113,7 +91,7 @@ func create(final string, files []string) error {
 	return os.Rename(f.Name(), final)
 }
 
-func write(f io.Writer, files []string) error {
+func (t tree) write(f io.Writer, files []string) error {
 	w := cpio.NewWriter(f)
 	if err := skeleton(w); err != nil {
 		return err
@@ -124,13 +102,13 @@ func write(f io.Writer, files []string) error {
 			binaries = append(binaries, p)
 		}
 	}
-	libs, err := needed(binaries)
+	libs, err := t.needed(binaries)
 	if err != nil {
 		return err
 	}
 	done := map[string]bool{}
 	for _, p := range append(slices.Clone(files), libs...) {
-		if err := add(w, p, done); err != nil {
+		if err := t.add(w, p, done); err != nil {
 			return err
 		}
 	}
@@ -156,7 +134,7 @@ func skeleton(w *cpio.Writer) error {
 		}
 	}
 	for name, s := range texts {
-		if err := w.File(name, 0o644, int64(len(s)), strings.NewReader(s)); err != nil {
+		if err := w.Text(name, s); err != nil {
 			return err
 		}
 	}
@@ -165,7 +143,7 @@ func skeleton(w *cpio.Writer) error {
 }
 
 // add copies a file or a folder, links resolved.
-func add(w *cpio.Writer, p string, done map[string]bool) error {
+func (t tree) add(w *cpio.Writer, p string, done map[string]bool) error {
 	real, err := filepath.EvalSymlinks(p)
 	if err != nil {
 		return err
@@ -174,7 +152,7 @@ func add(w *cpio.Writer, p string, done map[string]bool) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		name := guestPath(p + strings.TrimPrefix(q, real))
+		name := guestPath(strings.TrimPrefix(p, t.root) + strings.TrimPrefix(q, real))
 		if done[name] {
 			return nil
 		}

@@ -22,6 +22,10 @@ var Packages = []string{
 	"librdmacm-dev", "perftest", "qemu-system-x86", "rdma-core", "rdmacm-utils", "xz-utils", "zstd",
 }
 
+// GuestPackages are the Debian packages of the tools alone, for guests of another
+// architecture than the machine's.
+var GuestPackages = []string{"busybox-static", "dash", "ibverbs-providers", "ibverbs-utils", "iproute2", "perftest", "rdmacm-utils", "strace"}
+
 // providers are the drivers of libibverbs to take: only those that the guest may
 // have a device for, since the others complain when they find none.
 var providers = []string{"rxe", "siw"}
@@ -29,9 +33,9 @@ var providers = []string{"rxe", "siw"}
 // patterns of further files: libraries that are loaded by name at run time, so
 // that ldd does not show them, and data that tools read.
 var patterns = []string{
-	"/usr/lib/*-linux-gnu*/libgcc_s.so.1", // pthread_cancel, in the C tools
-	"/usr/lib/*-linux-gnu*/tc/*.dist",     // netem's distributions
-	"/etc/iproute2", "/etc/services", "/etc/protocols",
+	"/usr/lib/*-linux-gnu*/libgcc_s.so.1", "/lib/*-linux-gnu*/libgcc_s.so.1", // pthread_cancel, in the C tools
+	"/usr/lib/*-linux-gnu*/tc/*.dist", // netem's distributions
+	"/etc/iproute2", "/usr/share/iproute2", "/etc/services", "/etc/protocols",
 }
 
 // texts are small files written afresh.

@@ -56,7 +56,7 @@ func probeKVM(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err = exec.CommandContext(ctx, qemu, "-M", "q35", "-accel", "kvm", "-cpu", "host", "-m", "64M", "-nodefaults",
+	err = exec.CommandContext(ctx, Program("amd64"), "-M", "q35", "-accel", "kvm", "-cpu", "host", "-m", "64M", "-nodefaults",
 		"-display", "none", "-monitor", "none", "-no-reboot", "-kernel", program,
 		"-device", "isa-debug-exit,iobase=0x501,iosize=1").Run()
 	var e *exec.ExitError

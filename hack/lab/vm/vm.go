@@ -19,7 +19,9 @@ import (
 
 // Config says what to boot and how.
 type Config struct {
-	Kernel  string // ELF file with a PVH entry
+	Arch    string // amd64, arm64 or s390x
+	QEMU    string // the program, if it is not in PATH
+	Kernel  string
 	Initrd  string
 	Words   []string // added to the kernel's command line
 	SMP     int
@@ -36,36 +38,34 @@ type Share struct {
 	ReadOnly  bool
 }
 
-// qemu is the program for guests of the host's architecture.
-const qemu = "qemu-system-x86_64"
-
 // words begin every command line. The last two save a second and a half: of
 // self-tests of ciphers, and of splitting and checking the kernel's own pages.
-var words = []string{"console=ttyS0", "quiet", "panic=-1", "cryptomgr.notests", "rodata=off"}
+var words = []string{"quiet", "panic=-1", "cryptomgr.notests", "rodata=off"}
 
-// args is QEMU's command line. q35 because -M pc was seen to panic now and then;
-// no default devices, because each costs time at boot.
+// args is QEMU's command line. No default devices, because each costs time at boot.
 func (c Config) args() []string {
-	a := []string{"-M", "q35", "-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot"}
+	m := boards[c.Arch]
+	a := slices.Concat(m.board, []string{"-nodefaults", "-display", "none", "-monitor", "none", "-no-reboot"})
 	switch {
 	case c.ICount:
 		// One nanosecond an instruction; the clock stops while nothing runs.
-		a = append(a, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max")
+		a = append(a, "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", m.cpu)
 	case c.KVM:
 		a = append(a, "-accel", "kvm", "-cpu", "host")
 	default:
-		a = append(a, "-accel", "tcg,thread=multi", "-cpu", "max")
+		a = append(a, "-accel", "tcg,thread=multi", "-cpu", m.cpu)
 	}
 	a = append(a,
 		"-smp", strconv.Itoa(c.SMP), "-m", c.Memory,
 		"-kernel", c.Kernel, "-initrd", c.Initrd,
-		"-append", strings.Join(slices.Concat(words, c.Words), " "),
-		"-serial", "file:"+c.Console,
-		"-device", "isa-debug-exit,iobase=0x501,iosize=1",
-		"-device", "virtio-serial-pci", "-chardev", "stdio,id=lab,signal=off",
+		"-append", strings.Join(slices.Concat([]string{"console=" + m.console}, words, c.Words), " "),
+		"-chardev", "file,id=console,path="+comma(c.Console))
+	a = append(a, m.devices...)
+	a = append(a,
+		"-device", "virtio-serial-"+m.bus, "-chardev", "stdio,id=lab,signal=off",
 		"-device", "virtserialport,chardev=lab,name="+wire.PortName)
 	for _, s := range c.Shares {
-		v := "local,path=" + strings.ReplaceAll(s.Path, ",", ",,") + ",mount_tag=" + s.Tag + ",security_model=none,multidevs=remap"
+		v := "local,path=" + comma(s.Path) + ",mount_tag=" + s.Tag + ",security_model=none,multidevs=remap"
 		if s.ReadOnly {
 			v += ",readonly=on"
 		}
@@ -73,6 +73,9 @@ func (c Config) args() []string {
 	}
 	return a
 }
+
+// comma writes a value for one of QEMU's lists.
+func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
 // VM is a running guest.
 type VM struct {
@@ -88,7 +91,11 @@ type VM struct {
 // Start boots a guest. It runs until Kill or until it ends by itself, and never
 // longer than this process.
 func Start(c Config) (*VM, error) {
-	cmd := exec.Command(qemu, c.args()...)
+	program := c.QEMU
+	if program == "" {
+		program = Program(c.Arch)
+	}
+	cmd := exec.Command(program, c.args()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:   true, // the terminal's Ctrl-C is for us to pass on
 		Pdeathsig: syscall.SIGKILL,

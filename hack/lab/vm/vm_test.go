@@ -10,7 +10,7 @@ import (
 )
 
 func TestArgs(t *testing.T) {
-	base := Config{Kernel: "k", Initrd: "i", Words: []string{"a=b"}, SMP: 2, Memory: "512M", Console: "c",
+	base := Config{Arch: "amd64", Kernel: "k", Initrd: "i", Words: []string{"a=b"}, SMP: 2, Memory: "512M", Console: "c",
 		Shares: []Share{{Tag: "host", Path: "/a,b"}, {Tag: "src", Path: "/s", ReadOnly: true}}}
 	for name, tt := range map[string]struct {
 		change      func(*Config)
@@ -20,6 +20,9 @@ func TestArgs(t *testing.T) {
 		"kvm":    {func(c *Config) { c.KVM = true }, "-accel kvm -cpu host", "tcg"},
 		"icount": {func(c *Config) { c.ICount, c.KVM = true, true }, "-accel tcg,thread=single -icount shift=0,sleep=off", "kvm"},
 		"shares": {func(*Config) {}, "local,path=/a,,b,mount_tag=host,security_model=none,multidevs=remap -virtfs local,path=/s,", "x"},
+		"arm64":  {func(c *Config) { c.Arch = "arm64" }, "-append console=ttyAMA0 quiet", "isa-debug-exit"},
+		"s390x":  {func(c *Config) { c.Arch = "s390x" }, "-device virtio-serial-ccw", "-pci"},
+		"amd64":  {func(*Config) {}, "-serial chardev:console -device isa-debug-exit", "ccw"},
 		"words":  {func(*Config) {}, "-append console=ttyS0 quiet panic=-1 cryptomgr.notests rodata=off a=b", "zzz"},
 	} {
 		c := base
