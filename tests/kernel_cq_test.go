@@ -53,7 +53,7 @@ var cqCases = []kernelCase{
 		q := r.mustQP(qpRequest{})
 		return nil, r.destroyCQ(q.cq, new(abi.IbUverbsDestroyCqResp))
 	}},
-	{"arm", onlySiw(syscall.EOPNOTSUPP), func(r *rig) (fields, error) {
+	{"arm", rules{{driver: "siw", from: "6.1", errno: syscall.EOPNOTSUPP}}, func(r *rig) (fields, error) {
 		_, fd := r.channel()
 		cq, _, err := r.cq(cqRequest{cqe: 4, channel: fd})
 		r.must(err)

@@ -18,7 +18,7 @@ var fileCases = []kernelCase{
 		mem, err := r.f.Map(off, size, shared)
 		return fields{"size": len(mem)}, err
 	}},
-	{"map a queue twice", rules{{errno: syscall.EINVAL}, {driver: "siw"}}, func(r *rig) (fields, error) {
+	{"map a queue twice" + rxeOnly, always(syscall.EINVAL), func(r *rig) (fields, error) {
 		off, size := r.queue()
 		_, err := r.f.Map(off, size, shared)
 		r.must(err)
@@ -47,12 +47,6 @@ var fileCases = []kernelCase{
 		r.t.Cleanup(func() { f.Close() })
 		var e abi.IbUverbsAsyncEventDesc
 		return nil, briefly(f, uapi.Bytes(&e))
-	}},
-	{"wait on a channel of a file that was closed", always(syscall.EIO), func(r *rig) (fields, error) {
-		ch, _ := r.channel()
-		r.must(r.f.Close())
-		var e abi.IbUverbsCompEventDesc
-		return nil, briefly(ch, uapi.Bytes(&e))
 	}},
 }
 

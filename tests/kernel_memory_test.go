@@ -88,7 +88,7 @@ var memoryCases = []kernelCase{
 	{"re-register domain", rereg, func(r *rig) (fields, error) { return r.rereg(0, 2) }},
 	{"re-register translation", reregMemory, func(r *rig) (fields, error) { return r.rereg(0, 1) }},
 	{"re-register nothing", reregNothing, func(r *rig) (fields, error) { return r.rereg(0, 0) }},
-	{"advise", rules{{errno: syscall.EOPNOTSUPP}, {driver: "rxe", from: "6.15", errno: syscall.EINVAL}}, func(r *rig) (fields, error) {
+	{"advise", rules{{errno: syscall.EOPNOTSUPP}, {driver: "rxe", from: "6.15", errno: syscall.EFAULT}}, func(r *rig) (fields, error) {
 		got, err := r.reg(r.pages(1), localWrite)
 		r.must(err)
 		sge := []abi.IbUverbsSge{{Addr: 0, Length: 1, Lkey: got.Lkey}}

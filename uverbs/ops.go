@@ -81,13 +81,13 @@ func (q *QP) iWARP() bool { return q.ctx.k.driver == abi.RDMA_DRIVER_SIW }
 
 // ring shows the encoded requests to the device and makes it look.
 func (q *QP) ring() error {
+	if q.State() == StateError { // siw, and rxe of 5.10, would take no notice
+		q.rings.takeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
+		return nil
+	}
 	q.rings.publishSend()
 	if q.rings.siw == nil {
 		return q.bell.Ring()
-	}
-	if q.State() == StateError { // the kernel would take no notice
-		q.rings.siw.TakeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
-		return nil
 	}
 	err := q.bell.Ring()
 	if errors.Is(err, syscall.ENOTCONN) { // also the answer while the state is only looked at

@@ -114,6 +114,17 @@ func (r *qpRings) publishSend() {
 	r.siw.PublishSend()
 }
 
+// takeSends takes back what was encoded and not published, and on siw also what was and the
+// kernel has left lying.
+func (r *qpRings) takeSends(taken func(id uint64)) {
+	if r.rxe != nil {
+		r.rxe.TakeSends(taken)
+		return
+	}
+	r.siw.PublishSend()
+	r.siw.TakeSends(taken)
+}
+
 func (r *qpRings) dropSend() {
 	if r.rxe != nil {
 		r.rxe.DropSend()

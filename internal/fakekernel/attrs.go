@@ -66,8 +66,8 @@ func unless(ok bool) error {
 
 // known is how much of an input the kernel understands where longer ones are accepted.
 func known(a *uapi.Attr) int {
-	if a.ID == abi.UVERBS_ATTR_CORE_IN || a.ID == abi.UVERBS_ATTR_UHW_IN {
-		return uapi.NoLimit // judged by the command, by the driver
+	if !a.Tail || a.ID == abi.UVERBS_ATTR_CORE_IN || a.ID == abi.UVERBS_ATTR_UHW_IN {
+		return uapi.NoLimit // a list, or judged by the command, by the driver
 	}
 	return a.Min
 }
@@ -117,8 +117,11 @@ func (r *request) resolve(a *attr) error {
 		return nil
 	}
 	o := r.f.objects[uint32(*a.raw.Data())]
-	if *a.raw.Data()>>32 != 0 || o == nil || o.kind() != a.spec.Object {
+	switch {
+	case *a.raw.Data()>>32 != 0 || o == nil:
 		return unix.ENOENT
+	case o.kind() != a.spec.Object:
+		return unix.EINVAL
 	}
 	a.obj = o
 	return nil

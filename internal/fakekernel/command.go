@@ -78,7 +78,7 @@ func (f *verbsFile) invokeWrite(r *request) error {
 	if out != nil {
 		room = int(out.raw.Len)
 	}
-	if len(in) < w.In || room < w.Out {
+	if len(in) < w.In || room < w.Out && w.ID&uapi.ExCmd == 0 { // extended answers are cut
 		return unix.ENOSPC
 	}
 	if w.ID&uapi.ExCmd != 0 {
@@ -148,12 +148,15 @@ func (f *verbsFile) Write(_ context.Context, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lookup finds an object by the handle in a write command. A wrong handle is EINVAL here,
-// other than in an attribute.
+// lookup finds an object by the handle in a write command. Linux 5.10 said EINVAL of a wrong
+// one, 6.1 says ENOENT.
 func lookup[T object](f *verbsFile, handle uint32) (T, error) {
 	o, ok := f.objects[handle].(T)
-	if !ok {
+	if !ok && f.k.version < v601 {
 		return o, unix.EINVAL
+	}
+	if !ok {
+		return o, unix.ENOENT
 	}
 	return o, nil
 }

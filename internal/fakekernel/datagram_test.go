@@ -201,7 +201,7 @@ func TestAddressHandle(t *testing.T) {
 	}{
 		{"good", func(*abi.IbUverbsCreateAh) {}, 0},
 		{"port", func(c *abi.IbUverbsCreateAh) { c.Attr.PortNum = 2 }, unix.EINVAL},
-		{"domain", func(c *abi.IbUverbsCreateAh) { c.PdHandle = 99 }, unix.EINVAL},
+		{"domain", func(c *abi.IbUverbsCreateAh) { c.PdHandle = 99 }, unix.ENOENT},
 		{"not global", func(c *abi.IbUverbsCreateAh) { c.Attr.IsGlobal = 0 }, unix.EINVAL},
 		{"empty GID", func(c *abi.IbUverbsCreateAh) { c.Attr.Grh.SgidIndex = 3 }, unix.ENODATA},
 	} {

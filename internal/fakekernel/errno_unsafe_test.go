@@ -132,7 +132,7 @@ func TestAttrErrnos(t *testing.T) {
 		return newFrame(object, abi.UVERBS_METHOD_PD_DESTROY).add(attr, 0, must, handle).do(d.f)
 	}
 	want(t, "no such handle", destroy(abi.UVERBS_OBJECT_PD, abi.UVERBS_ATTR_DESTROY_PD_HANDLE, 1000), unix.ENOENT)
-	want(t, "handle of another kind", destroy(abi.UVERBS_OBJECT_PD, abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd+1), unix.ENOENT)
+	want(t, "handle of another kind", destroy(abi.UVERBS_OBJECT_PD, abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd+1), unix.EINVAL)
 	want(t, "the handle", destroy(abi.UVERBS_OBJECT_PD, abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd), 0)
 	want(t, "twice", destroy(abi.UVERBS_OBJECT_PD, abi.UVERBS_ATTR_DESTROY_PD_HANDLE, pd), unix.ENOENT)
 }
@@ -172,5 +172,5 @@ func TestInvokeErrnos(t *testing.T) {
 	want(t, "extended, newer caller", long.do(d.f), unix.EOPNOTSUPP)
 	tail[12] = 0
 	want(t, "extended, newer caller with zeros", long.do(d.f), 0)
-	want(t, "wrong handle", invoke(abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, 8, 0), unix.EINVAL)
+	want(t, "wrong handle", invoke(abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, 8, 0), unix.ENOENT)
 }

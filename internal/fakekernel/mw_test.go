@@ -277,5 +277,5 @@ func TestWindowsCame(t *testing.T) {
 	_, err = d.allocMW(d.pd(), 3)
 	want(t, "type", err, unix.EINVAL)
 	_, err = d.allocMW(99, windowType1)
-	want(t, "domain", err, unix.EINVAL)
+	want(t, "domain", err, unix.ENOENT)
 }

@@ -108,15 +108,20 @@ func (q *qp) checkType(typ, flags uint64) error {
 	flags &^= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
 	switch typ {
 	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD, abi.IB_UVERBS_QPT_XRC_INI, abi.IB_UVERBS_QPT_DRIVER:
+		if q.old() && typ == abi.IB_UVERBS_QPT_XRC_INI {
+			return unix.EINVAL
+		}
 	case abi.IB_UVERBS_QPT_RAW_PACKET:
-		return unix.EPERM // nobody has CAP_NET_RAW here
+		if !q.old() {
+			return unix.EOPNOTSUPP
+		}
 	default:
 		return unix.EINVAL
 	}
 	q.typ = uint8(typ)
 	switch {
 	case q.pd == nil || q.send == nil || q.recv == nil:
-		return unix.EINVAL
+		return unix.ENOENT
 	case flags&^knownQPFlags != 0 || flags != 0 && typ != abi.IB_UVERBS_QPT_UD && typ != abi.IB_UVERBS_QPT_DRIVER:
 		return unix.EINVAL
 	case flags != 0:
@@ -124,6 +129,10 @@ func (q *qp) checkType(typ, flags uint64) error {
 	}
 	return nil
 }
+
+// old tells whether it is rxe as it was in 5.10, which makes queue pairs of types that it does
+// not know.
+func (q *qp) old() bool { return q.f.k.version < v601 && q.f.dev.Driver == abi.RDMA_DRIVER_RXE }
 
 const knownQPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | abi.IB_UVERBS_QP_CREATE_PCI_WRITE_END_PADDING
 

@@ -15,7 +15,7 @@ const (
 	reregAccess      = 4
 )
 
-// reregMR can change domain and access. The remote key stays, also if there is none.
+// reregMR can change domain and access. The keys stay.
 func (f *verbsFile) reregMR(in, resp []byte) (int, error) {
 	c := load[abi.IbUverbsReregMr](in)
 	switch {
@@ -71,7 +71,7 @@ func (f *verbsFile) rereg(m *mr, c *abi.IbUverbsReregMr, domain *pd) error {
 // adviseMR: without on-demand paging there is nothing to advise on. With it, prefetching
 // has no effect that could be seen here.
 func (f *verbsFile) adviseMR(r *request) error {
-	if f.k.version < v615 {
+	if f.k.version < v615 || f.dev.Driver == abi.RDMA_DRIVER_SIW {
 		return unix.EOPNOTSUPP
 	}
 	advice := r.number(abi.UVERBS_ATTR_ADVISE_MR_ADVICE)
@@ -92,8 +92,11 @@ func (f *verbsFile) adviseMR(r *request) error {
 	for ; len(list) > 0; list = list[size:] {
 		e := load[abi.IbUverbsSge](list)
 		_, what := f.dev.find(used[*pd](r, abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE), e.Lkey, e.Addr, e.Length, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-		if what == memKey {
+		switch what {
+		case memKey:
 			return unix.EINVAL
+		case memRange:
+			return unix.EFAULT
 		}
 	}
 	return nil

@@ -40,7 +40,9 @@ func (rxeDriver) newQP(f *verbsFile, q *qp, u *udata) error {
 	switch q.typ {
 	case abi.IB_UVERBS_QPT_RC, abi.IB_UVERBS_QPT_UC, abi.IB_UVERBS_QPT_UD:
 	default:
-		return unix.EOPNOTSUPP
+		if !q.old() {
+			return unix.EOPNOTSUPP
+		}
 	}
 	if err := u.only(len(bytesOf(&abi.RxeCreateQpResp{}))); err != nil {
 		return err
@@ -60,14 +62,25 @@ func (rxeDriver) newQP(f *verbsFile, q *qp, u *udata) error {
 			sq.end(f)
 			return err
 		}
-		q.rq, q.cap.MaxRecvWr, answer.RqMi = &recvRing{rq}, rq.slots(), rq.info()
+		q.rq, answer.RqMi = &recvRing{rq}, rq.info()
+		q.cap.MaxRecvWr = granted(f, q.cap.MaxRecvWr, rq.slots())
 	} else {
 		q.rq = q.srq.rq
 	}
-	q.sq, q.cap.MaxSendWr = &sendRing{ring: sq}, sq.slots()
+	q.sq = &sendRing{ring: sq}
+	q.cap.MaxSendWr = granted(f, q.cap.MaxSendWr, sq.slots())
 	q.cap.MaxSendSge, q.cap.MaxInlineData = uint32(room/sgeSize), uint32(room)
 	u.answer(bytesOf(&answer))
 	return nil
+}
+
+// granted is what a queue is said to hold: what was asked for, and between 6.1 and 6.12 that
+// became what the ring really has.
+func granted(f *verbsFile, asked, slots uint32) uint32 {
+	if f.k.version < v603 {
+		return asked
+	}
+	return slots
 }
 
 // fits is rxe_qp_chk_cap.
@@ -78,7 +91,7 @@ func (q *qp) fits(maxWR uint32) bool {
 }
 
 // regMR chooses the keys: an index and eight bits that change, so that an old key does not
-// open a new region. A region that no peer may touch has no remote key.
+// open a new region. A region that no peer may touch had no remote key before 6.3.
 func (rxeDriver) regMR(f *verbsFile, m *mr, _ *udata) error {
 	if err := f.rxeAccess(m.access); err != nil {
 		return err
@@ -86,7 +99,7 @@ func (rxeDriver) regMR(f *verbsFile, m *mr, _ *udata) error {
 	d := f.dev
 	d.lastKey = nextIndex(d.lastKey, 1, maxMRIndex, d.mrs)
 	m.lkey = d.lastKey<<8 | keyBits(d.lastKey)
-	if m.access&remoteAccess != 0 {
+	if m.access&remoteAccess != 0 || f.k.version >= v603 {
 		m.rkey = m.lkey
 	}
 	return nil

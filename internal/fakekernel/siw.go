@@ -175,9 +175,11 @@ func (siwDriver) has(_ version, object, _ uint16) bool {
 }
 
 // does: siw arms completion queues in memory, so that the command to do so is not enabled.
-func (siwDriver) does(_ version, cmd uint32) bool {
+func (siwDriver) does(v version, cmd uint32) bool {
 	switch cmd {
-	case abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, abi.IB_USER_VERBS_CMD_RESIZE_CQ, abi.IB_USER_VERBS_CMD_REREG_MR,
+	case abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
+		return v < v601 // it was enabled, and did nothing of use
+	case abi.IB_USER_VERBS_CMD_RESIZE_CQ, abi.IB_USER_VERBS_CMD_REREG_MR,
 		abi.IB_USER_VERBS_CMD_ALLOC_MW, abi.IB_USER_VERBS_CMD_CREATE_AH,
 		abi.IB_USER_VERBS_CMD_ATTACH_MCAST, abi.IB_USER_VERBS_CMD_DETACH_MCAST, abi.IB_USER_VERBS_CMD_OPEN_XRCD,
 		uapi.ExCmd | abi.IB_USER_VERBS_EX_CMD_CREATE_FLOW, uapi.ExCmd | abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ:

@@ -57,6 +57,7 @@ func (s *siwQP) describe(r *abi.IbUverbsQueryQpResp) {
 	*r = abi.IbUverbsQueryQpResp{
 		MaxSendWr: s.n, MaxRecvWr: s.own.slots(), MaxSendSge: s.q.cap.MaxSendSge, MaxRecvSge: s.q.cap.MaxRecvSge,
 		MaxInlineData: abi.SIW_MAX_INLINE, PathMtu: s.q.f.dev.MTU, MaxRdAtomic: s.ird, MaxDestRdAtomic: s.ord,
+		SqSigAll:      1, // siw leaves it at 0, which stands for "all"
 		QpAccessFlags: abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ,
 	}
 	if s.q.f.k.version >= statesTold {

@@ -17,6 +17,7 @@ const (
 	v512 version = 5<<8 | 12
 	v514 version = 5<<8 | 14
 	v517 version = 5<<8 | 17
+	v601 version = 6<<8 | 1
 	v603 version = 6<<8 | 3
 	v604 version = 6<<8 | 4
 	v611 version = 6<<8 | 11

@@ -34,8 +34,8 @@ func TestRereg(t *testing.T) {
 	}{
 		{"nothing", abi.IbUverbsReregMr{MrHandle: m.MrHandle}, unix.EINVAL},
 		{"unknown flag", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: 8}, unix.EOPNOTSUPP},
-		{"no such region", abi.IbUverbsReregMr{MrHandle: 999, Flags: reregPD}, unix.EINVAL},
-		{"no such domain", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: reregPD, PdHandle: 999}, unix.EINVAL},
+		{"no such region", abi.IbUverbsReregMr{MrHandle: 999, Flags: reregPD}, unix.ENOENT},
+		{"no such domain", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: reregPD, PdHandle: 999}, unix.ENOENT},
 		{"offset in page", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: reregTranslation, Start: 1}, unix.EINVAL},
 		{"translation", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: reregTranslation, Start: uapi.Addr(mem), HcaVa: uapi.Addr(mem), Length: 10}, unix.EOPNOTSUPP},
 		{"remote write alone", abi.IbUverbsReregMr{MrHandle: m.MrHandle, Flags: reregAccess, AccessFlags: 2}, unix.EINVAL},
@@ -45,8 +45,8 @@ func TestRereg(t *testing.T) {
 	} {
 		r, err := d.rereg(tt.c)
 		want(t, tt.name, err, tt.want)
-		if err == nil && (r.Lkey != m.Lkey || r.Rkey != 0) {
-			t.Errorf("keys %#x and %#x, want %#x and none", r.Lkey, r.Rkey, m.Lkey)
+		if err == nil && (r.Lkey != m.Lkey || r.Rkey != m.Rkey) {
+			t.Errorf("keys %#x and %#x, want %#x and %#x", r.Lkey, r.Rkey, m.Lkey, m.Rkey)
 		}
 	}
 	end := func(pd uint32) error {

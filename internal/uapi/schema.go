@@ -215,7 +215,7 @@ var (
 		use(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, abi.UVERBS_OBJECT_PD),
 		number(abi.UVERBS_ATTR_ADVISE_MR_ADVICE),
 		{ID: abi.UVERBS_ATTR_ADVISE_MR_FLAGS, Class: FlagsIn, Must: true},
-		tail(in(abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, 16)),
+		{ID: abi.UVERBS_ATTR_ADVISE_MR_SGE_LIST, Class: PtrIn, Min: 16, Max: NoLimit, Must: true}, // a list, not a struct that grew
 	}, false}
 	QueryPortSpeed = &Method{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED, "query port speed", []Attr{
 		number(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM),

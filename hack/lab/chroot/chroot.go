@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package chroot makes folders of Debian packages in which programs of another
 // release than the machine's can run. No script of a package is run, so they hold
 // little more than compilers need.

@@ -156,6 +156,14 @@ func (q *QP) PublishSend() { q.sq.publish() }
 // DropSend forgets what was encoded since the last PublishSend.
 func (q *QP) DropSend() { q.sq.drop() }
 
+// TakeSends does so, and reports the requests.
+func (q *QP) TakeSends(taken func(id uint64)) {
+	for i := q.sq.shown; i != q.sq.own; i = mmio.Next(i, q.sq.mask) {
+		taken((*abi.RxeSendWqe)(q.sq.slot(i)).Wr.WrId)
+	}
+	q.sq.drop()
+}
+
 // HasRecv tells whether the queue pair has a receive queue of its own.
 func (q *QP) HasRecv() bool { return q.rq != nil }
 
