@@ -139,11 +139,16 @@ const knownQPFlags = abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK | abi.IB_U
 // finishQP makes the queues and answers.
 func (f *verbsFile) finishQP(r *request, q *qp, u *udata) error {
 	q.num = f.dev.nextQPN()
+	asked := q.cap
 	err := f.dev.drv.newQP(f, q, u)
 	if err != nil {
 		return err
 	}
-	if err = r.get(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP).out(bytesOf(&q.cap)); err == nil {
+	told := q.cap
+	if f.dev.Driver == abi.RDMA_DRIVER_RXE && f.k.version < v603 { // the rings' real size shows in a query only
+		told.MaxSendWr, told.MaxRecvWr = asked.MaxSendWr, asked.MaxRecvWr
+	}
+	if err = r.get(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP).out(bytesOf(&told)); err == nil {
 		err = r.get(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM).out(bytesOf(&q.num))
 	}
 	if err == nil {

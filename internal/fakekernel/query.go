@@ -91,6 +91,9 @@ func (f *verbsFile) queryDeviceEx(in, resp []byte) (int, error) {
 	}); ok {
 		d.features(f.dev, &a)
 	}
+	if f.k.version < v601 {
+		a.DeviceCapFlagsEx |= 1 << 37 // a flag of the kernel's own, which it showed by mistake
+	}
 	a.ResponseLength = uint32(min(len(bytesOf(&a)), len(resp)))
 	return copy(resp, bytesOf(&a)), nil
 }

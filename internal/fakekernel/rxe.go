@@ -62,25 +62,14 @@ func (rxeDriver) newQP(f *verbsFile, q *qp, u *udata) error {
 			sq.end(f)
 			return err
 		}
-		q.rq, answer.RqMi = &recvRing{rq}, rq.info()
-		q.cap.MaxRecvWr = granted(f, q.cap.MaxRecvWr, rq.slots())
+		q.rq, q.cap.MaxRecvWr, answer.RqMi = &recvRing{rq}, rq.slots(), rq.info()
 	} else {
 		q.rq = q.srq.rq
 	}
-	q.sq = &sendRing{ring: sq}
-	q.cap.MaxSendWr = granted(f, q.cap.MaxSendWr, sq.slots())
+	q.sq, q.cap.MaxSendWr = &sendRing{ring: sq}, sq.slots()
 	q.cap.MaxSendSge, q.cap.MaxInlineData = uint32(room/sgeSize), uint32(room)
 	u.answer(bytesOf(&answer))
 	return nil
-}
-
-// granted is what a queue is said to hold: what was asked for, and between 6.1 and 6.12 that
-// became what the ring really has.
-func granted(f *verbsFile, asked, slots uint32) uint32 {
-	if f.k.version < v603 {
-		return asked
-	}
-	return slots
 }
 
 // fits is rxe_qp_chk_cap.

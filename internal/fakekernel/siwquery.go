@@ -21,10 +21,14 @@ func (siwDriver) attributes(d *device) abi.IbUverbsQueryDeviceResp {
 
 // port: there is no table of partitions, not even a dummy.
 func (siwDriver) port(d *device) abi.IbUverbsQueryPortRespEx {
+	maxMTU := d.MTU
+	if d.version >= v611 {
+		maxMTU = 1 // from the interface's largest, which is 0 for a dummy interface
+	}
 	return abi.IbUverbsQueryPortRespEx{
 		LegacyResp: abi.IbUverbsQueryPortResp{
 			PortCapFlags: 0x0009_0000, MaxMsgSz: 1<<32 - 1, GidTblLen: 1,
-			State: portActive, MaxMtu: d.MTU, ActiveMtu: d.MTU,
+			State: portActive, MaxMtu: maxMTU, ActiveMtu: d.MTU,
 			ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2,
 		},
 		ActiveSpeedEx: 1,

@@ -157,16 +157,6 @@ func expect(t testing.TB, wc uverbs.WC, id uint64, op uverbs.WCOpcode) uverbs.WC
 	return wc
 }
 
-// fails waits for the failure of a work request.
-func (h *host) fails(t testing.TB, id uint64, status uverbs.WCStatus) uverbs.WC {
-	t.Helper()
-	wc := h.next(t)
-	if wc.ID != id || wc.Status != status {
-		t.Fatalf("got completion %+v, want id %d, %v", wc, id, status)
-	}
-	return wc
-}
-
 // failsThere waits for the failure of a work request at the peer. A driver whose responder
 // keeps silent about bad requests (rxe of 5.10) lets the requester try in vain.
 func (h *host) failsThere(t testing.TB, id uint64, statuses ...uverbs.WCStatus) {

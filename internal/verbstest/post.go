@@ -29,22 +29,6 @@ func (u *Suite) postTests() []test {
 	}
 }
 
-// slots is how many requests fit a send queue: at least what was granted.
-func slots(t testing.TB, a, b *side) int {
-	t.Helper()
-	n := 0
-	for {
-		_, err := a.qp.PostSend([]uverbs.SendWR{a.remote(uverbs.SendWR{Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, 1)}}, b)})
-		if errors.Is(err, uverbs.ErrQueueFull) {
-			return n
-		}
-		testutil.Must(t, err)
-		if n++; n > 1<<16 {
-			t.Fatal("the queue never fills")
-		}
-	}
-}
-
 // queueFull: unsignaled requests hold their slots; a full queue is the bare sentinel, says
 // how many were taken, and recovers.
 func (u *Suite) queueFull(t *testing.T) {

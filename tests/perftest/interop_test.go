@@ -251,9 +251,10 @@ func alone(o options) (errClient, errServer error) {
 	defer cancel()
 	server := make(chan error, 1)
 	go func() { server <- run(ctx, o, io.Discard) }()
-	o.server = host(o)
+	client := o
+	client.server = host(o)
 	var out strings.Builder
-	err := run(ctx, o, &out)
+	err := run(ctx, client, &out)
 	if err == nil && !strings.Contains(out.String(), "usec") {
 		err = fmt.Errorf("no figures in %q", out.String())
 	}
