@@ -126,7 +126,9 @@ func (e *eventFile) unwatch() {
 }
 
 // plain strips what os wraps around an errno, and gives closed files their usual error:
-// what os and its RawConn say of them differs, and neither is net.ErrClosed.
+// what os and its RawConn say of them differs, and neither is net.ErrClosed. The runtime
+// gives a descriptor up, as not pollable, that epoll reports nothing but an error for, which
+// uverbs does when the device is gone: a read would say EIO.
 func (e *eventFile) plain(err error) error {
 	if err == nil {
 		return nil
@@ -139,7 +141,7 @@ func (e *eventFile) plain(err error) error {
 	case <-e.closed:
 		return net.ErrClosed
 	default:
-		return err
+		return syscall.EIO
 	}
 }
 
