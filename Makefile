@@ -56,8 +56,8 @@ endif
 SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|Interop|RW29
 
 lab-arch: $(LAB) ## the verbs on arm64 with pages of 16 KiB, and big-endian on s390x
-	$(LAB) run -arch arm64 -short -timeout $(TIMEOUT) -run 'TestVerbs$$|TestKernel' ./tests
-	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run 'TestVerbs$$|TestKernel' ./tests
+	$(LAB) run -arch arm64 -short -timeout $(TIMEOUT) -run 'TestVerbs' ./tests
+	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run 'TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)' ./tests
 
 lab-matrix: $(LAB) ## the tests on all kernels and devices, in short forms
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests
