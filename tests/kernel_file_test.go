@@ -50,6 +50,12 @@ var fileCases = []kernelCase{
 		var e abi.IbUverbsAsyncEventDesc
 		return nil, briefly(f, uapi.Bytes(&e))
 	}},
+	{"wait on a channel of a file that was closed", always(syscall.EIO), func(r *rig) (fields, error) {
+		ch, _ := r.channel()
+		r.must(r.f.Close())
+		var e abi.IbUverbsCompEventDesc
+		return nil, briefly(ch, uapi.Bytes(&e))
+	}},
 }
 
 // briefly reads an event that does not come: ETIMEDOUT stands for that.

@@ -90,10 +90,10 @@ var memoryCases = []kernelCase{
 	{"re-register domain", rereg, func(r *rig) (fields, error) { return r.rereg(0, 2) }},
 	{"re-register translation", reregMemory, func(r *rig) (fields, error) { return r.rereg(0, 1) }},
 	{"re-register nothing", reregNothing, func(r *rig) (fields, error) { return r.rereg(0, 0) }},
-	{"advise", rules{{errno: syscall.EOPNOTSUPP}, {driver: "rxe", from: "6.15", errno: syscall.EFAULT}}, func(r *rig) (fields, error) {
-		got, err := r.reg(r.pages(1), localWrite)
-		r.must(err)
-		sge := []abi.IbUverbsSge{{Addr: 0, Length: 1, Lkey: got.Lkey}}
+	// Not of a region that is there: rxe of 7.2 crashes over one without on-demand paging,
+	// from which the library keeps it.
+	{"advise on no region", rules{{errno: syscall.EOPNOTSUPP}, {driver: "rxe", from: "6.15", errno: syscall.EINVAL}}, func(r *rig) (fields, error) {
+		sge := []abi.IbUverbsSge{{Addr: 0, Length: 1, Lkey: 0x12345678}}
 		return nil, r.cmd(uapi.AdviseMR).
 			Use(abi.UVERBS_ATTR_ADVISE_MR_PD_HANDLE, r.pd).
 			Const(abi.UVERBS_ATTR_ADVISE_MR_ADVICE, abi.IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH).

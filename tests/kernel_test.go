@@ -173,21 +173,23 @@ func ask(t testing.TB, on *rig, c kernelCase) answer {
 	t.Helper()
 	r := *on
 	r.t = t
-	r.f = r.open()
-	if err := r.cmd(uapi.GetContext).Driver(nil, r.contextOut()).Do(r.f); err != nil {
-		t.Fatalf("get context: %v", err)
-	}
-	var pd abi.IbUverbsAllocPdResp
-	if err := r.invoke(uapi.AllocPD, uapi.Bytes(&abi.IbUverbsAllocPd{}), uapi.Bytes(&pd), nil, nil); err != nil {
-		t.Fatalf("allocate protection domain: %v", err)
-	}
-	r.pd = pd.PdHandle
+	r.begin()
 	f, err := c.do(&r)
 	var errno syscall.Errno
 	if err != nil && !errors.As(err, &errno) {
 		t.Fatalf("not an errno: %v", err)
 	}
 	return answer{errnoName(errno), f}
+}
+
+// begin opens the device and makes a protection domain.
+func (r *rig) begin() {
+	r.t.Helper()
+	r.f = r.open()
+	r.must(r.cmd(uapi.GetContext).Driver(nil, r.contextOut()).Do(r.f))
+	var pd abi.IbUverbsAllocPdResp
+	r.must(r.invoke(uapi.AllocPD, uapi.Bytes(&abi.IbUverbsAllocPd{}), uapi.Bytes(&pd), nil, nil))
+	r.pd = pd.PdHandle
 }
 
 func (r *rig) open() uapi.File {

@@ -64,9 +64,12 @@ func (ch *CompChannel) String() string { return "completion channel" }
 // Closing again does nothing.
 func (ch *CompChannel) Close() error {
 	return ch.object.close(ch, func() error {
+		err := ch.file.Close()
+		ch.turn <- struct{}{} // somebody may still be on the way out of a read
 		ch.cancel()
-		ch.merged.release() // no queue is left, so nobody has the turn
-		return ch.file.Close()
+		ch.merged.release()
+		<-ch.turn
+		return err
 	})
 }
 

@@ -31,11 +31,17 @@ func fake(t testing.TB, o fakekernel.Options) (*fakekernel.Kernel, func(testing.
 // suite is the suite of the verbs on the first device of a fake kernel.
 func suite(t testing.TB, o fakekernel.Options) *verbstest.Suite {
 	t.Helper()
+	_, s := suiteOn(t, o)
+	return s
+}
+
+func suiteOn(t testing.TB, o fakekernel.Options) (*fakekernel.Kernel, *verbstest.Suite) {
+	t.Helper()
 	if o.Kernel == "" {
 		o.Kernel = "6.1"
 	}
 	k, device := fake(t, o)
-	return &verbstest.Suite{
+	return k, &verbstest.Suite{
 		Device: device, Kernel: testutil.MustKernel(o.Kernel), Addr: fakekernel.DefaultAddrs(0)[1],
 		CM: []rdmacm.Option{rdmacm.WithSystem(k.System())}, Short: true,
 	}

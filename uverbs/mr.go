@@ -48,6 +48,7 @@ type MR struct {
 	handle uint32
 	lkey   uint32
 	rkey   uint32
+	demand bool // with AccessOnDemand
 }
 
 // AllocMR registers size bytes of new, zeroed memory: page aligned, off the Go heap, owned
@@ -114,7 +115,7 @@ func (p *PD) register(mr *MR, access AccessFlags) error {
 		return err
 	}
 	defer p.end()
-	mr.size = len(mr.mem)
+	mr.size, mr.demand = len(mr.mem), access&AccessOnDemand != 0
 	in := abi.IbUverbsRegMr{
 		Start: uapi.Addr(mr.mem), HcaVa: mr.addr, Length: uint64(len(mr.mem)), PdHandle: p.handle, AccessFlags: uint32(access),
 	}
@@ -179,7 +180,8 @@ func (m *MR) SGE(off, n int) SGE {
 func (m *MR) String() string { return "memory region" }
 
 // Close deregisters the memory; memory of AllocMR is freed. Work requests that still name
-// the region complete with an error. Closing again does nothing.
+// the region complete with an error. It fails with ErrBusy while memory windows are bound to
+// the region. Closing again does nothing.
 func (m *MR) Close() error {
 	return m.object.close(m, func() error {
 		if err := m.destroy(); err != nil {
@@ -197,5 +199,9 @@ func (m *MR) Close() error {
 
 func (m *MR) destroy() error {
 	cmd := m.pd.ctx.k.command(uapi.MRDestroy).Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, m.handle)
-	return gone(cmd.Do(m.pd.ctx.k.file))
+	err := gone(cmd.Do(m.pd.ctx.k.file))
+	if errors.Is(err, syscall.EINVAL) { // rxe's way to say so
+		err = fmt.Errorf("%w: a memory window is bound to it: %w", ErrBusy, err)
+	}
+	return err
 }

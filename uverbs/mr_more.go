@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
@@ -30,6 +31,10 @@ const (
 // on rxe ReregTranslation. Source: ibv_rereg_mr(3).
 func (m *MR) Reregister(flags ReregFlags, pd *PD, mem []byte, access AccessFlags) error {
 	const op = "re-register memory region"
+	if err := m.beginAlone(op); err != nil {
+		return err
+	}
+	defer m.use.Unlock()
 	switch {
 	case flags == 0 || flags&^(ReregTranslation|ReregPD|ReregAccess) != 0:
 		return invalid(op, m.device, "flags %#x", uint32(flags))
@@ -40,10 +45,6 @@ func (m *MR) Reregister(flags ReregFlags, pd *PD, mem []byte, access AccessFlags
 	case flags&ReregAccess != 0 && access.remoteWithoutLocal():
 		return invalid(op, m.device, "remote write and atomic access need local write access")
 	}
-	if err := m.begin(op); err != nil {
-		return err
-	}
-	defer m.end()
 	in := abi.IbUverbsReregMr{MrHandle: m.handle, Flags: uint32(flags), AccessFlags: uint32(access)}
 	var pinned *runtime.Pinner
 	if flags&ReregTranslation != 0 {
@@ -69,6 +70,9 @@ func (m *MR) Reregister(flags ReregFlags, pd *PD, mem []byte, access AccessFlags
 			pd.remove(m)
 		}
 		return &Error{Op: op, Object: m.device, Err: cause(err), Hint: reregHint(err)}
+	}
+	if flags&ReregAccess != 0 {
+		m.demand = access&AccessOnDemand != 0
 	}
 	m.lkey, m.rkey = resp.Lkey, resp.Rkey
 	if flags&ReregPD != 0 && pd != m.pd {
@@ -161,7 +165,8 @@ const (
 
 // AdviseMR gives advice about pieces of on-demand memory regions; with wait it returns when
 // it is carried out. At most 4095 pieces. Errors: ErrNotSupported on devices and kernels
-// without on-demand paging (siw; rxe before Linux 6.15). Source: ibv_advise_mr(3).
+// without on-demand paging (siw; rxe before Linux 6.15); ErrInvalid for a piece that is not
+// of such a region of this domain. Source: ibv_advise_mr(3).
 func (p *PD) AdviseMR(advice Advice, wait bool, sgl []SGE) error {
 	const op = "advise on memory region"
 	if len(sgl) == 0 || len(sgl) > 4095 {
@@ -173,6 +178,9 @@ func (p *PD) AdviseMR(advice Advice, wait bool, sgl []SGE) error {
 			return invalid(op, p.device, "piece %d is not within its memory region", i)
 		}
 		list[i] = abi.IbUverbsSge{Addr: s.Addr, Length: s.Length, Lkey: s.LKey}
+	}
+	if err := p.onDemand(sgl); err != nil {
+		return wrap(op, p.device, err)
 	}
 	if err := p.begin(op); err != nil {
 		return err
@@ -192,4 +200,43 @@ func (p *PD) AdviseMR(advice Advice, wait bool, sgl []SGE) error {
 		err = fmt.Errorf("%w: a page cannot be brought in", err)
 	}
 	return wrap(op, p.device, err)
+}
+
+// onDemand looks that all pieces are of on-demand regions: rxe (Linux 7.2) crashes over
+// advice about another one.
+func (p *PD) onDemand(sgl []SGE) error {
+	regions := p.regions()
+	for i, s := range sgl {
+		if slices.ContainsFunc(regions, func(m *MR) bool { return m.onDemand(s) }) {
+			continue
+		}
+		attr, err := p.ctx.QueryDevice()
+		if err == nil && attr.ODPCaps == 0 {
+			err = fmt.Errorf("%w: the device has no on-demand paging", ErrNotSupported)
+		}
+		if err == nil {
+			err = fmt.Errorf("%w: piece %d is not of a region with AccessOnDemand of this protection domain", ErrInvalid, i)
+		}
+		return err
+	}
+	return nil
+}
+
+func (p *PD) regions() (all []*MR) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.children {
+		if m, ok := c.(*MR); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// onDemand tells whether a piece is of this region, and may be given advice about.
+func (m *MR) onDemand(s SGE) bool {
+	m.use.RLock()
+	defer m.use.RUnlock()
+	off, size := s.Addr-m.addr, uint64(m.size)
+	return m.demand && s.LKey == m.lkey && s.Addr >= m.addr && off <= size && uint64(s.Length) <= size-off
 }

@@ -76,6 +76,20 @@ func (o *object) begin(op string) error {
 
 func (o *object) end() { o.use.RUnlock() }
 
+// beginAlone starts an operation that changes o itself; use.Unlock must follow if it
+// returns nil.
+func (o *object) beginAlone(op string) error {
+	o.use.Lock()
+	o.mu.Lock()
+	closed := o.closed
+	o.mu.Unlock()
+	if closed {
+		o.use.Unlock()
+		return wrap(op, o.device, net.ErrClosed)
+	}
+	return nil
+}
+
 // close destroys o once. While o has children it refuses, and nothing has happened; after
 // an error of destroy the object lives on and close may be tried again.
 func (o *object) close(child any, destroy func() error) error {

@@ -36,9 +36,9 @@ const (
 	SRQAttrLimit
 )
 
-// SRQ is a shared receive queue: queue pairs made with it take their receives from it. It is
-// safe for concurrent use, unless made with SingleGoroutine. Receives complete in the completion queue of the pair that
-// used them, in any order between pairs.
+// SRQ is a shared receive queue: queue pairs made with it take their receives from it.
+// Receives complete in the completion queue of the pair that used them, in any order between
+// pairs. It is safe for concurrent use, unless made with SingleGoroutine.
 type SRQ struct {
 	object
 	pd     *PD

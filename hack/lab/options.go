@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type options struct {
 	timeout  time.Duration
 	console  string // file to keep what the guest's kernel said
 	words    string // for the kernel's command line
+	env      list   // for jobs
 
 	tests
 	share string // folder for /host
@@ -103,6 +105,7 @@ func (o *options) guestFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.memory, "mem", "512M", "memory, with a unit")
 	fs.BoolVar(&o.icount, "icount", false, "the guest's clock counts instructions, on one CPU: for measurements")
 	fs.DurationVar(&o.timeout, "timeout", limit[fs.Name()], "time limit of a job")
+	fs.Var(&o.env, "env", "`NAME=value` for the job's environment (repeatable)")
 	fs.StringVar(&o.words, "append", "", "`words` for the kernel's command line")
 	fs.StringVar(&o.console, "console", "", "`file` to write what the guest's kernel says to")
 }
@@ -172,6 +175,8 @@ func (o *options) check(command string) error {
 		return fmt.Errorf("-arch %s: neither -race nor -cc: there is no C compiler for it here", o.arch)
 	case command == "exec" && len(o.args) == 0:
 		return errors.New("which command?")
+	case slices.ContainsFunc(o.env, func(e string) bool { return strings.Index(e, "=") < 1 }):
+		return errors.New("-env takes NAME=value")
 	case command == "run" && len(o.args) == 0:
 		return errors.New("which packages or files?")
 	}
@@ -222,5 +227,5 @@ func (o *options) environment(k kernel.Suite) []string {
 	if o.icount {
 		env = append(env, "RDMA_LAB_ICOUNT=1")
 	}
-	return env
+	return append(env, o.env...)
 }

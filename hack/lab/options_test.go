@@ -48,7 +48,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"run", "exec", "exec --", "run -kernel 4.19 ./x", "shell -kernel all", "run -device mlx5 ./x", "run -device siw -arch arm64 ./x",
 		"run -arch mips ./x", "run -arch arm64 -kernel 6.1 ./x", "run -arch s390x -race ./x", "run -arch s390x -cc x.c ./x",
 		"exec -device all x", "shell -kernel all",
-		"run -timeout 0 ./x", "run -smp 0 ./x", "prepare -run X", "run -nonsense ./x",
+		"run -timeout 0 ./x", "run -smp 0 ./x", "run -env A ./x", "run -env =1 ./x", "prepare -run X", "run -nonsense ./x",
 	} {
 		f := strings.Fields(line)
 		var said strings.Builder
@@ -116,6 +116,10 @@ func TestBuildEnvironment(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
+	o := parse(t, "run -env A=1 -env B=x=y ./x")
+	if env := o.environment(kernel.Suite{}); !slices.Contains(env, "A=1") || !slices.Contains(env, "B=x=y") {
+		t.Errorf("got %q", env)
+	}
 	for line, required := range map[string]bool{"run ./x": true, "run -no-device ./x": false, "run -no-module ./x": false} {
 		o := parse(t, line)
 		env := o.environment(kernel.Suite{Kernel: "6.1", Arch: "amd64"})

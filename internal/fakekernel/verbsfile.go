@@ -138,9 +138,6 @@ func (f *verbsFile) getContext(r *request) error {
 		return err
 	}
 	vectors, support := uint32(1), uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
-	if f.k.version >= v702 {
-		support |= abi.IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA
-	}
 	if err := r.get(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS).out(bytesOf(&vectors)); err != nil {
 		return err
 	}

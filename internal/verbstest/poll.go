@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -164,8 +165,8 @@ func (u *Suite) pollInPieces(t *testing.T) {
 	}
 }
 
-// cqOverrun: completions that find no room are lost, those that found one are not, and
-// nothing worse happens.
+// cqOverrun: completions that find no room are lost, of which an event tells; those that
+// found one are not, and nothing worse happens.
 func (u *Suite) cqOverrun(t *testing.T) {
 	ha, hb := u.newHost(t, 4096), u.newHost(t, 4096)
 	small := hb.extraCQ(t, uverbs.CQInitAttr{CQE: 4, Channel: hb.ch})
@@ -178,7 +179,18 @@ func (u *Suite) cqOverrun(t *testing.T) {
 	for i := range small.Cap() { // whether the sender hears of the rest is the device's affair
 		a.ok(t, uint64(i), uverbs.WCSend)
 	}
-	moment()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		ev, err := hb.ctx.NextAsyncEvent(ctx)
+		testutil.Must(t, err)
+		if ev.Type == uverbs.EventCQError {
+			if ev.CQ != small {
+				t.Errorf("the event is of %v", ev.CQ)
+			}
+			break
+		}
+	}
 	wcs := make([]uverbs.WC, n)
 	got, err := small.Poll(wcs)
 	if err != nil || got == 0 || got > small.Cap() {

@@ -162,6 +162,11 @@ func (u *Suite) drainedQueue(t *testing.T) {
 	a, b := u.pair(t, 4096)
 	works(t, a, b)
 	testutil.Must(t, a.qp.Modify(&uverbs.QPAttr{State: uverbs.StateSQD}, uverbs.QPAttrState))
+	waitFor(t, "an empty send queue", func() bool {
+		attr, err := a.qp.Query(uverbs.QPAttrState)
+		testutil.Must(t, err)
+		return !attr.SQDraining
+	})
 	testutil.Must(t, a.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.QPAttrState))
 	works(t, a, b)
 }

@@ -18,6 +18,7 @@ func (u *Suite) windowTests() []test {
 		{"WindowRemoteInvalidate", u.windowRemoteInvalidate},
 		{"WindowBounds", u.windowBounds},
 		{"WindowMistakes", u.windowMistakes},
+		{"WindowHoldsRegion", u.windowHoldsRegion},
 		{"RemoteInvalidateOfRegion", u.remoteInvalidateOfRegion},
 	}
 }
@@ -172,6 +173,32 @@ func (u *Suite) windowBounds(t *testing.T) {
 	b.ok(t, 50, uverbs.WCBindMW)
 	if s := a.write(t, b, 0, w.RKey()); s != uverbs.WCRemoteAccessError {
 		t.Errorf("write by a window for reading: %v, want a remote access error", s)
+	}
+}
+
+// windowHoldsRegion: a region stays while a window is bound to it.
+func (u *Suite) windowHoldsRegion(t *testing.T) {
+	u.needs(t, windows)
+	a, b := u.pair(t, 4096)
+	for _, typ := range []uverbs.MWType{uverbs.MWType1, uverbs.MWType2} {
+		mr, err := b.pd.AllocMR(4096, u.access(t))
+		testutil.Must(t, err)
+		w, err := b.pd.AllocMW(typ)
+		testutil.Must(t, err)
+		own := &side{&host{u: u, ctx: b.ctx, pd: b.pd, ch: b.ch, cq: b.cq, mr: mr}, b.qp}
+		if typ == uverbs.MWType1 {
+			testutil.Must(t, w.Bind(b.qp, 50, uverbs.SendSignaled, mr, 0, 64, uverbs.AccessRemoteWrite))
+			b.ok(t, 50, uverbs.WCBindMW)
+		} else {
+			own.bind(t, w, 0, 64)
+		}
+		if err := mr.Close(); !errors.Is(err, uverbs.ErrBusy) {
+			t.Errorf("type %d: close a region with a window: got %v, want ErrBusy", typ, err)
+		}
+		if s := a.write(t, own, 0, w.RKey()); s != uverbs.WCSuccess {
+			t.Errorf("type %d: write through the window: %v", typ, s)
+		}
+		closeAll(t, w, mr)
 	}
 }
 

@@ -72,6 +72,9 @@ func (q *CQ) Advance() (bool, error) {
 			return false, nil
 		}
 		e := (*abi.IbUverbsWc)(r.slot(at))
+		if e.QpNum == 0 { // is the kernel's own: these are zeros, as of a device that is gone
+			return false, provider.ErrCorrupt
+		}
 		if r.own = mmio.Next(at, r.mask); e.Status != dead {
 			q.cur = e
 			return true, nil

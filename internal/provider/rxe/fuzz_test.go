@@ -259,6 +259,9 @@ func (p *plainCQ) expect() (slot []byte, freed bool, err error) {
 	}
 	for p.own != prod {
 		slot = p.slot(p.own)
+		if ne.Uint32(slot[28:]) == 0 {
+			return nil, freed, provider.ErrCorrupt
+		}
 		held := p.given != p.own
 		p.own = (p.own + 1) & p.mask
 		if ne.Uint32(slot[8:]) != dead {
