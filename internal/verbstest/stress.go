@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,14 @@ func (u *Suite) stress(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Until(deadline) + time.Minute):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("a deed does not end:\n%s", stacks[:runtime.Stack(stacks, true)])
+	}
 	w.closeAll(rand.New(rand.NewPCG(seed, 99)))
 	t.Logf("%d deeds, %d refused", w.done.Load(), w.refusals.Load())
 	if w.done.Load() == 0 {
