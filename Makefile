@@ -20,7 +20,7 @@ export COUNT ADDR ARGS KERNEL FUZZTIME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help ping test unit sim lab lab-arch lab-matrix lab-shell stress bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
+.PHONY: help ping test unit sim lab lab-fast lab-arch lab-matrix lab-shell stress bench generate generate-check abi-check lint cross fuzz image clean $(LAB)
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,7 @@ test: unit lint cross ## everything that must pass
 	hack/abi-check.sh
 	$(MAKE) lab ARGS=-short
 	$(MAKE) lab ARGS=-short DEVICE=siw PKG=./tests RUN='$(SIW_RUN)'
+	$(MAKE) lab-fast
 	$(MAKE) lab-arch
 	hack/ping.sh -c 5
 
@@ -53,12 +54,17 @@ ifneq ($(if $(RUN),$(findstring RW20,$(RUN)),all),)
 	$(LAB) run -kernel $(KERNEL) -no-module -run RW20NoModule -bin ./cmd/rdma-ping ./tests
 endif
 
+VERBS := TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)
+
 # The verbs on siw take two minutes, its connections a minute more.
 SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|Interop|RW29
 
+lab-fast: $(LAB) ## the kernel's answers and most verbs, on all kernels and devices
+	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -run 'TestKernel|$(VERBS)' ./tests
+
 lab-arch: $(LAB) ## the verbs on arm64 with pages of 16 KiB, and big-endian on s390x
 	$(LAB) run -arch arm64 -short -timeout $(TIMEOUT) -run 'TestVerbs' ./tests
-	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run 'TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)' ./tests
+	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run '$(VERBS)' ./tests
 
 lab-matrix: $(LAB) ## the tests on all kernels and devices, in short forms
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests
