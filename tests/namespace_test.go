@@ -104,7 +104,7 @@ func byHand(t *testing.T, d *uverbs.Device) {
 func TestRW01ListenerPerNamespace(t *testing.T) {
 	testutil.Lab(t, "RW01")
 	testutil.NoLeaks(t)
-	here, err := rdmacm.Listen(limit(t, time.Minute), ":7471", nil)
+	here, err := rdmacm.Listen(limit(t, time.Minute), "0.0.0.0:7471", nil)
 	testutil.Must(t, err)
 	defer here.Close()
 	stop := make(chan struct{})
@@ -128,7 +128,7 @@ func TestRW01ListenerPerNamespace(t *testing.T) {
 				t.Errorf("listen on an address without RDMA: got %v, want ENODEV", err)
 				return
 			}
-			there, err := rdmacm.Listen(ctx, ":7471", nil) // the same port, another namespace
+			there, err := rdmacm.Listen(ctx, "0.0.0.0:7471", nil) // the same port, another namespace
 			if err != nil {
 				t.Errorf("listen on all addresses: %v", err)
 				return
