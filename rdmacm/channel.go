@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"net/netip"
 	"sync"
+	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
@@ -42,8 +43,8 @@ type EventChannel struct {
 	// (see hub) the one who waits for them explains.
 	hintLater bool
 
-	turn chan struct{} // held by the goroutine that reads
-	done chan struct{} // closed by Close
+	reader  reader
+	pending []*abi.RdmaUcmEventResp // fetched by Migrate, for the next reader; under the turn
 
 	mu     sync.Mutex
 	closed bool
@@ -76,8 +77,8 @@ func NewEventChannel(opts ...Option) (*EventChannel, error) {
 		return nil, &Error{Op: opOpen, Err: err}
 	}
 	return &EventChannel{
-		file: file, devs: devices{sys: sys},
-		turn: make(chan struct{}, 1), done: make(chan struct{}),
+		file: file, devs: devices{sys: sys}, ids: table{first: rand.Uint32()},
+		reader: reader{turn: make(chan struct{}, 1), done: make(chan struct{})},
 	}, nil
 }
 
@@ -97,7 +98,7 @@ func (c *EventChannel) Close() error {
 	if err := c.devs.close(); err != nil {
 		return &Error{Op: op, Err: err}
 	}
-	return wrap(op, netip.AddrPort{}, c.shut())
+	return wrap(op, noAddr, c.shut())
 }
 
 // shut closes the file. The caller has the lock.
@@ -106,8 +107,10 @@ func (c *EventChannel) shut() error {
 		return nil
 	}
 	c.closed = true
-	close(c.done)
-	return c.file.Close()
+	close(c.reader.done)
+	err := c.file.Close()
+	c.reader.kick() // and let go of the context that the last wait was with
+	return err
 }
 
 // end is Close for a channel that nobody but the hub has: the file is closed in any case,
@@ -132,35 +135,42 @@ func (c *EventChannel) end() error {
 //
 // Source: rdma_get_cm_event(3).
 func (c *EventChannel) NextEvent(ctx context.Context) (*Event, error) {
-	const op = "wait for event"
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return nil, wrap(op, netip.AddrPort{}, ctx.Err())
-	case <-c.done:
-		return nil, wrap(op, netip.AddrPort{}, net.ErrClosed)
-	}
 	for {
-		r, err := c.getEvent(ctx)
-		if err != nil {
-			return nil, c.explain(op, netip.AddrPort{}, err)
-		}
-		if ev := c.dispatch(r); ev != nil {
+		ev, err := c.receive(ctx)
+		if err == nil {
 			return ev, nil
+		}
+		if !errors.Is(err, errPaused) {
+			return nil, c.explain(opEvent, noAddr, err)
 		}
 	}
 }
 
-// getEvent waits for the kernel's next record. It is out of the kernel's books with that:
-// rdma_cm counts the events that it handed out for one reason only, so that a library which
-// keeps a pointer to its object in the kernel does not free it too early. Here the kernel
-// has a number and the table knows if it is stale, so nobody has to wait for anything.
-func (c *EventChannel) getEvent(ctx context.Context) (*abi.RdmaUcmEventResp, error) {
-	var in abi.RdmaUcmGetEvent
-	out := new(abi.RdmaUcmEventResp)
-	err := uapi.Call(ctx, c.file, abi.RDMA_USER_CM_CMD_GET_EVENT, uapi.Bytes(&in), 0, uapi.Bytes(out))
-	return out, err
+// SyscallConn gives access to the descriptor of the channel, for programs that wait in an
+// event loop of their own: the descriptor is readable (POLLIN) when there is an event, which
+// [EventChannel.TryEvent] then returns.
+//
+// Use Control only, and only to add the descriptor to epoll, or to poll it. It is
+// non-blocking and has to stay so: NextEvent, contexts and Close keep working beside it. Do
+// not read, write or close it. It is valid until Close.
+//
+// Errors: net.ErrClosed.
+func (c *EventChannel) SyscallConn() (syscall.RawConn, error) {
+	rc, err := c.descriptor()
+	return rc, wrap("get descriptor of event channel", noAddr, err)
+}
+
+func (c *EventChannel) descriptor() (syscall.RawConn, error) {
+	f, ok := c.file.(syscall.Conn)
+	if !ok {
+		return nil, ErrNotSupported
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	return f.SyscallConn()
 }
 
 // call issues a command that has no answer, on the thread of the calling goroutine.

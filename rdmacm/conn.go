@@ -11,6 +11,9 @@ import (
 
 // Conn is an established reliable connection: a queue pair with what it needs. Data moves
 // through the queue pair; Conn has no methods for it. It is safe for concurrent use.
+//
+// It is also what a [Datagram], a [DatagramListener] and a [Group] are made of. Those have no
+// peer that could end them: Done is closed by Close, or when the device is removed.
 type Conn struct {
 	ep      *endpoint
 	qp      *uverbs.QP
@@ -68,12 +71,12 @@ func (c *Conn) build(o *Options) error {
 	if err := c.ownCQ(&c.sendCQ, o.QP.MaxSendWR); err != nil {
 		return err
 	}
-	if err := c.ownCQ(&c.recvCQ, o.QP.MaxRecvWR); err != nil {
+	if err := c.ownCQ(&c.recvCQ, o.recvDepth()); err != nil {
 		return err
 	}
 	var err error
 	c.qp, err = c.ep.id.CreateQP(c.pd, &uverbs.QPInitAttr{
-		SendCQ: c.sendCQ, RecvCQ: c.recvCQ, Cap: o.QP, SignalAll: o.SignalAll,
+		SendCQ: c.sendCQ, RecvCQ: c.recvCQ, SRQ: o.SRQ, Cap: o.QP, SignalAll: o.SignalAll,
 	})
 	if err != nil {
 		return err

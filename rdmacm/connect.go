@@ -3,7 +3,6 @@ package rdmacm
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
@@ -16,6 +15,9 @@ import (
 // EventConnectError. A peer that does not answer at all is given up by the kernel after
 // about a minute, which cannot be changed: for an earlier end close the id.
 //
+// On datagram port spaces the peer is only looked up: EventEstablished has in UD how to send
+// to it, and nothing is established; the end of the peer is not reported.
+//
 // Source: rdma_connect(3).
 func (id *ID) Connect(p ConnParam) error {
 	return id.do(opConnect, id.RemoteAddr(), func() error {
@@ -25,12 +27,12 @@ func (id *ID) Connect(p ConnParam) error {
 		if id.state != stateIdle {
 			return invalidError("the id is connected or was")
 		}
-		d, err := id.depths(&p)
+		d, err := id.params(&p)
 		if err != nil {
 			return err
 		}
 		id.rnr = p.MinRNRTimer
-		in := abi.RdmaUcmConnect{Id: id.kid, ConnParam: p.kernel(id.qp, d)}
+		in := abi.RdmaUcmConnect{Id: id.kid, ConnParam: p.kernel(d), Ece: id.ece.kernel()}
 		if err := id.ch.call(abi.RDMA_USER_CM_CMD_CONNECT, uapi.Bytes(&in)); err != nil {
 			return err
 		}
@@ -44,6 +46,9 @@ func (id *ID) Connect(p ConnParam) error {
 // message needs should be posted before. The client's confirmation comes as
 // EventEstablished; do not send before.
 //
+// On datagram port spaces the answer is the number of the queue pair, which may be one for all
+// clients (QPNum of p), and nothing comes back: the id may be closed right away.
+//
 // A client that gave up meanwhile is the error ErrRequestGone: close the id and go on.
 // Source: rdma_accept(3).
 func (id *ID) Accept(p ConnParam) error {
@@ -54,7 +59,7 @@ func (id *ID) Accept(p ConnParam) error {
 		if id.state != stateRequested {
 			return invalidError("the id has no connection request to answer")
 		}
-		d, err := id.depths(&p)
+		d, err := id.params(&p)
 		if err != nil {
 			return err
 		}
@@ -66,19 +71,24 @@ func (id *ID) Accept(p ConnParam) error {
 }
 
 func (id *ID) accept(p *ConnParam, d depths) error {
-	if id.qp != nil {
+	if id.qp != nil && !id.ps.datagrams() {
 		if err := id.ready(&d); err != nil {
 			return gone(err)
 		}
 	}
-	in := abi.RdmaUcmAccept{Uid: id.uid, Id: id.kid, ConnParam: p.kernel(id.qp, d)}
+	in := abi.RdmaUcmAccept{Uid: id.uid, Id: id.kid, ConnParam: p.kernel(d), Ece: id.ece.kernel()}
 	// Before the call: from the moment the kernel has the uid events can come, and their
 	// handling waits for our lock.
 	id.state = stateConnecting
 	if err := id.ch.call(abi.RDMA_USER_CM_CMD_ACCEPT, uapi.Bytes(&in)); err != nil {
 		id.state = stateRequested
-		id.qpError() // the first error counts
+		if !id.ps.datagrams() {
+			id.qpError() // the first error counts
+		}
 		return gone(err)
+	}
+	if id.ps.datagrams() {
+		id.state = stateEstablished // the answer is not confirmed
 	}
 	return nil
 }
@@ -105,6 +115,11 @@ func handshakeOver(err error) bool {
 // its PrivateData. A request whose client has gone is rejected with success. The id has to
 // be closed all the same. Source: rdma_reject(3).
 func (id *ID) Reject(private []byte) error {
+	return id.turnDown(private, 0)
+}
+
+// turnDown rejects for a reason; 0 stands for the program's.
+func (id *ID) turnDown(private []byte, reason uint8) error {
 	return id.do(opReject, id.RemoteAddr(), func() error {
 		if err := id.checkPrivate(opReject, private); err != nil {
 			return err
@@ -113,15 +128,15 @@ func (id *ID) Reject(private []byte) error {
 			return invalidError("the id has no connection request to answer")
 		}
 		id.state = stateEnded
-		if err := id.reject(private); err != nil && !handshakeOver(err) {
+		if err := id.reject(private, reason); err != nil && !handshakeOver(err) {
 			return err
 		}
 		return nil
 	})
 }
 
-func (id *ID) reject(private []byte) error {
-	in := abi.RdmaUcmReject{Id: id.kid, PrivateDataLen: uint8(len(private))}
+func (id *ID) reject(private []byte, reason uint8) error {
+	in := abi.RdmaUcmReject{Id: id.kid, PrivateDataLen: uint8(len(private)), Reason: reason}
 	copy(in.PrivateData[:], private)
 	return id.ch.call(abi.RDMA_USER_CM_CMD_REJECT, uapi.Bytes(&in))
 }
@@ -163,14 +178,19 @@ func (id *ID) Disconnect() error {
 	})
 }
 
+// Notify passes an event of the queue pair on to the connection manager. Those that it
+// understands are [uverbs.EventCommEstablished], see NotifyEstablished, and
+// [uverbs.EventPathMigrated] with alternate paths of InfiniBand. Source: rdma_notify(3).
+func (id *ID) Notify(ev uverbs.AsyncEventType) error {
+	return id.do("notify", noAddr, func() error {
+		in := abi.RdmaUcmNotify{Id: id.kid, Event: uint32(ev)}
+		return id.ch.call(abi.RDMA_USER_CM_CMD_NOTIFY, uapi.Bytes(&in))
+	})
+}
+
 // NotifyEstablished tells the connection manager that a message came in although the
 // client's confirmation did not, which the device reports as
 // [uverbs.EventCommEstablished]; EventEstablished follows. Without it the confirmation is
 // repeated after some seconds. Accept leaves the queue pair in RTS, where most devices do
 // not raise that event, so few programs need this. Source: rdma_notify(3).
-func (id *ID) NotifyEstablished() error {
-	return id.do("notify", netip.AddrPort{}, func() error {
-		in := abi.RdmaUcmNotify{Id: id.kid, Event: uint32(uverbs.EventCommEstablished)}
-		return id.ch.call(abi.RDMA_USER_CM_CMD_NOTIFY, uapi.Bytes(&in))
-	})
-}
+func (id *ID) NotifyEstablished() error { return id.Notify(uverbs.EventCommEstablished) }

@@ -70,7 +70,7 @@ func TestConnParamDefaults(t *testing.T) {
 			abi.RdmaUcmConnParam{QpNum: 17, PrivateData: [256]byte{'x'}, PrivateDataLen: 1, Srq: 1, ResponderResources: 3,
 				InitiatorDepth: 4, FlowControl: 1, RetryCount: 1, RnrRetryCount: 2, Valid: 1}},
 	} {
-		if got := tt.p.kernel(nil, depths{3, 4}); got != tt.want {
+		if got := tt.p.kernel(depths{3, 4}); got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -2,7 +2,6 @@ package rdmacm
 
 import (
 	"errors"
-	"net/netip"
 	"sync"
 
 	"github.com/pureverbs/rdma/internal/discover"
@@ -39,6 +38,7 @@ type devices struct {
 
 // openDevice is a device that ids share.
 type openDevice struct {
+	from *devices
 	dev  *uverbs.Device
 	ctx  *uverbs.Context
 	refs int
@@ -99,17 +99,18 @@ func (d *devices) acquire(key deviceKey) (*openDevice, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &openDevice{dev: dev, ctx: ctx, refs: 1}
+	o := &openDevice{from: d, dev: dev, ctx: ctx, refs: 1}
 	d.open = append(d.open, o)
 	return o, nil
 }
 
 // release gives up one share. Devices that nobody shares are closed, unless objects of the
 // program are left on them: those are closed by a later release, at the latest by close.
-func (d *devices) release(o *openDevice) {
+func (o *openDevice) release() {
 	if o == nil {
 		return
 	}
+	d := o.from
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o.refs--
@@ -141,7 +142,7 @@ func (d *devices) closeIdle() error {
 }
 
 // Context returns the open device of the id. It is opened on first use, shared by all ids of
-// the channel on that device, and closed with the last of them: what the program makes on it
+// the channel on that device (one that migrates keeps what it has), and closed with the last of them: what the program makes on it
 // must be closed before, or the context stays open until [EventChannel.Close] finds it free.
 // It is not for the program to close.
 //
@@ -150,7 +151,7 @@ func (d *devices) closeIdle() error {
 // which names the missing node.
 func (id *ID) Context() (*uverbs.Context, error) {
 	var ctx *uverbs.Context
-	err := id.do(opDevice, netip.AddrPort{}, func() (err error) {
+	err := id.do(opDevice, noAddr, func() (err error) {
 		ctx, err = id.context()
 		return err
 	})
@@ -171,7 +172,7 @@ func (id *ID) context() (*uverbs.Context, error) {
 // Device returns the device of the id without opening it.
 func (id *ID) Device() (*uverbs.Device, error) {
 	var dev *uverbs.Device
-	err := id.do(opDevice, netip.AddrPort{}, func() (err error) {
+	err := id.do(opDevice, noAddr, func() (err error) {
 		dev, err = id.ch.devs.find(id.dev)
 		return err
 	})

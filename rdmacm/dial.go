@@ -17,18 +17,22 @@ import (
 // Errors: a [RejectedError] if the server said no or nobody listens; ENODEV if the address
 // leads to no RDMA device; what is missing on this system. Source: rdma_connect(3).
 func Dial(ctx context.Context, address string, o *Options) (*Conn, error) {
-	const op = "dial"
+	return firstOf(ctx, "dial", address, o, dialAddr)
+}
+
+// firstOf tries the addresses of a name one after the other. The error is that of the first.
+func firstOf[T any](ctx context.Context, op, address string, o *Options,
+	try func(context.Context, netip.AddrPort, *Options) (T, error)) (none T, first error) {
 	opts, err := o.withDefaults()
 	if err != nil {
-		return nil, &Error{Op: op, Addr: address, Err: err}
+		return none, &Error{Op: op, Addr: address, Err: err}
 	}
 	addrs, err := lookup(ctx, address, false)
 	if err != nil {
-		return nil, &Error{Op: op, Addr: address, Err: err}
+		return none, &Error{Op: op, Addr: address, Err: err}
 	}
-	var first error
 	for _, addr := range addrs {
-		c, err := dialAddr(ctx, addr, opts)
+		c, err := try(ctx, addr, opts)
 		if err == nil {
 			return c, nil
 		}
@@ -39,38 +43,37 @@ func Dial(ctx context.Context, address string, o *Options) (*Conn, error) {
 			break
 		}
 	}
-	return nil, first
+	return none, first
 }
 
 func dialAddr(ctx context.Context, addr netip.AddrPort, o *Options) (*Conn, error) {
-	h, err := newHub(o.System)
+	c, err := resolved(ctx, "dial", PortSpaceTCP, addr, o)
 	if err != nil {
 		return nil, err
 	}
-	ep, err := h.open()
-	if err != nil {
-		return nil, err
-	}
-	if err := ep.resolve(ctx, addr, o); err != nil {
-		return nil, joined(err, h.close(ep))
-	}
-	c, err := newConn(ep, o)
-	if err != nil {
-		return nil, wrap("dial", addr, err)
-	}
-	if err := c.connect(ctx, &o.ConnParam); err != nil {
+	if _, err := c.connect(ctx, &o.ConnParam); err != nil {
 		return nil, c.giveUp(wrap(opConnect, addr, err))
 	}
 	return c, nil
 }
 
+// resolved makes a queue pair on the device that leads to an address.
+func resolved(ctx context.Context, op string, ps PortSpace, addr netip.AddrPort, o *Options) (*Conn, error) {
+	ep, err := openHub(o.System, ps)
+	if err != nil {
+		return nil, err
+	}
+	if err := ep.resolve(ctx, addr, o); err != nil {
+		return nil, joined(err, ep.hub.close(ep))
+	}
+	c, err := newConn(ep, o)
+	return c, wrap(op, addr, err)
+}
+
 // resolve finds device and route.
 func (e *endpoint) resolve(ctx context.Context, addr netip.AddrPort, o *Options) error {
-	if err := e.id.ResolveAddr(o.Source, addr, o.Timeout); err != nil {
+	if err := e.resolveAddr(ctx, addr, o); err != nil {
 		return err
-	}
-	if _, err := e.await(ctx, EventAddrResolved); err != nil {
-		return wrap(opResolve, addr, err)
 	}
 	if err := e.id.ResolveRoute(o.Timeout); err != nil {
 		return err
@@ -79,14 +82,22 @@ func (e *endpoint) resolve(ctx context.Context, addr netip.AddrPort, o *Options)
 	return wrap(opRoute, addr, err)
 }
 
-func (c *Conn) connect(ctx context.Context, p *ConnParam) error {
-	if err := c.ep.id.Connect(*p); err != nil {
+func (e *endpoint) resolveAddr(ctx context.Context, addr netip.AddrPort, o *Options) error {
+	if err := e.id.ResolveAddr(o.Source, addr, o.Timeout); err != nil {
 		return err
+	}
+	_, err := e.await(ctx, EventAddrResolved)
+	return wrap(opResolve, addr, err)
+}
+
+func (c *Conn) connect(ctx context.Context, p *ConnParam) (*Event, error) {
+	if err := c.ep.id.Connect(*p); err != nil {
+		return nil, err
 	}
 	ev, err := c.ep.await(ctx, EventEstablished)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.private = ev.PrivateData
-	return nil
+	return ev, nil
 }

@@ -2,9 +2,9 @@ package rdmacm
 
 import (
 	"fmt"
-	"github.com/pureverbs/rdma/uverbs"
 
 	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/uverbs"
 )
 
 // state is how far the connection of an id is, as far as the meaning of events depends on
@@ -22,16 +22,18 @@ const (
 // dispatch finds the id of the kernel's record and lets it do its part. It returns what is
 // to be reported, or nil.
 func (c *EventChannel) dispatch(r *abi.RdmaUcmEventResp) *Event {
-	id := c.ids.get(r.Uid)
-	if EventType(r.Event) == EventConnectRequest {
+	id, group := c.ids.lookup(r.Uid)
+	typ := EventType(r.Event)
+	switch {
+	case (typ == EventMulticastJoin || typ == EventMulticastError) != (group != nil):
+		return nil // the uid is of another kind, or not there any more
+	case typ == EventConnectRequest:
 		return c.request(id, r)
-	}
-	if id == nil {
+	case id == nil:
 		return nil // closed meanwhile
 	}
-	ev := newEvent(r)
-	ev.ID = id
-	if !id.handle(ev) {
+	ev := newEvent(r, id, group)
+	if !id.handle(ev, group) {
 		return nil
 	}
 	return ev
@@ -45,36 +47,43 @@ func (c *EventChannel) request(listener *ID, r *abi.RdmaUcmEventResp) *Event {
 		return nil
 	}
 	id := &ID{ch: c, kid: r.Id, ps: listener.ps, state: stateRequested}
+	ev := newEvent(r, id, nil)
+	ev.Listener = listener
+	id.offer, id.peerECE = ev.Conn, ev.ECE
 	id.uid = c.ids.put(id)
-	ev := newEvent(r)
-	ev.ID, ev.Listener = id, listener
-	id.offer = ev.Conn
 	id.refresh()
 	return ev
 }
 
 // handle does the library's part of an event and tells whether to report it.
-func (id *ID) handle(ev *Event) bool {
+func (id *ID) handle(ev *Event, group *membership) bool {
 	id.mu.Lock()
 	defer id.mu.Unlock()
 	if id.closed {
 		return false
 	}
 	switch ev.Type {
-	case EventAddrResolved, EventRouteResolved:
+	case EventAddrResolved, EventRouteResolved, EventServiceResolved:
 		id.refresh()
 	case EventAddrError:
+		if id.ps.datagrams() && id.state >= stateConnecting { // the peer's Q_Key is not the one that we use
+			return id.handleFailure(ev)
+		}
 		ev.fail(opResolve, ev.errno())
 	case EventRouteError:
 		ev.fail(opRoute, ev.errno())
+	case EventServiceError:
+		ev.fail(opService, ev.errno())
 	case EventConnectResponse:
 		return id.handleResponse(ev)
 	case EventEstablished:
-		return id.handleEstablished()
+		return id.handleEstablished(ev)
 	case EventConnectError, EventUnreachable, EventRejected:
 		return id.handleFailure(ev)
 	case EventDisconnected:
 		return id.handleDisconnected()
+	case EventMulticastJoin, EventMulticastError:
+		return id.handleGroup(ev, group)
 	case EventDeviceRemoval:
 		id.state = stateEnded
 		ev.fail(opConn, ErrDeviceRemoved)
@@ -89,6 +98,7 @@ func (id *ID) handleResponse(ev *Event) bool {
 	if id.state != stateConnecting {
 		return false
 	}
+	id.peerECE = ev.ECE
 	if id.qp == nil {
 		return true
 	}
@@ -101,7 +111,7 @@ func (id *ID) handleResponse(ev *Event) bool {
 	}
 	if err != nil {
 		id.qpError()
-		id.reject(nil)
+		id.reject(nil, 0)
 		id.state = stateEnded
 		ev.Type = EventConnectError
 		ev.fail(opConnect, err)
@@ -114,9 +124,13 @@ func (id *ID) handleResponse(ev *Event) bool {
 }
 
 // handleEstablished: on the active side handleResponse has reported it already.
-func (id *ID) handleEstablished() bool {
+// A datagram queue pair is ready since it was made.
+func (id *ID) handleEstablished(ev *Event) bool {
 	if id.state != stateConnecting {
 		return false
+	}
+	if ev.ECE != (ECE{}) {
+		id.peerECE = ev.ECE
 	}
 	if id.qp != nil && !id.iwarp() && id.qp.State() < uverbs.StateRTS {
 		return false // there is nothing to send with: who dials has to see the response first
@@ -152,8 +166,8 @@ func (id *ID) handleFailure(ev *Event) bool {
 		ev.Type = EventDisconnected
 		ev.fail(opConn, fmt.Errorf("%w: %w", errPathBroke, ev.errno()))
 		return true
-	case ev.Type == EventRejected:
-		ev.fail(opConnect, &RejectedError{Reason: ev.Status, PrivateData: ev.PrivateData})
+	case ev.Type == EventRejected, ev.Type == EventUnreachable && id.ps.datagrams() && ev.Status > 0:
+		ev.fail(opConnect, &RejectedError{Reason: ev.Status, PrivateData: ev.PrivateData, Datagram: id.ps.datagrams()})
 	case ev.Type == EventUnreachable:
 		ev.fail(opConnect, fmt.Errorf("%w: %w", errNoResponse, ev.errno()))
 	default:

@@ -22,7 +22,11 @@
 //	n, err := conn.SendCQ().Wait(ctx, wcs)
 //
 // [EventChannel] and [ID] are what those are made of: any number of connections, and one
-// loop that receives what happens to them, as in librdmacm and jVerbs.
+// loop that receives what happens to them, as in librdmacm and jVerbs. The loop is a goroutine
+// in [EventChannel.NextEvent], or one of the program's own over descriptors, with
+// [EventChannel.SyscallConn] and [EventChannel.TryEvent]. The example Dispatcher has one
+// goroutine for all that happens to all connections. [ID.Migrate] hands a connection from one
+// loop to another.
 //
 // # The steps
 //
@@ -66,11 +70,12 @@
 //
 // Each message of the handshake carries a few bytes between the two programs:
 //
-//	              InfiniBand, RoCE   iWARP
-//	Connect       56                 251
-//	Accept        196                251
-//	Reject        148                251
+//	              InfiniBand, RoCE   datagrams   iWARP
+//	Connect       56 (92)            180 (216)   251
+//	Accept        196                136         251
+//	Reject        148                136         251
 //
+// in brackets: with addresses of InfiniBand, which the request does not have to carry.
 // More is refused with the limit in the error. On InfiniBand and RoCE the receiver always
 // gets the full size, padded with zeros, also if the sender gave none: what has a length has
 // to carry it itself. It comes from a peer that may be anybody. Check all of it.
@@ -109,8 +114,16 @@
 // "No such device" means that the address is not one of an RDMA interface; "connection
 // rejected: nobody listens" that the device is right and the port is not.
 //
+// # Datagrams and multicast
+//
+// [PortSpaceUDP] has unreliable datagrams in place of connections: Connect asks the peer for the
+// number and the Q_Key of its queue pair (service id resolution, SIDR), Accept tells them, and
+// nothing is established. [ListenDatagram] and [ResolveDatagram] do that in one step each.
+// [JoinMulticast], or [ID.JoinMulticast], enters a multicast group. A datagram is one packet,
+// and where it is received 40 bytes of header come before it, see [uverbs.ParseGRH]. iWARP has
+// none of this.
+//
 // # Not there
 //
-// Datagram and IPoIB port spaces, multicast, AF_IB addresses, path records from ibacm and
-// migration of ids between channels.
+// Path records from ibacm, queue pairs of type XRC, and unconnected ids of PortSpaceIB.
 package rdmacm

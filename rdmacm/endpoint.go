@@ -16,6 +16,10 @@ type endpoint struct {
 	id    *ID
 	queue *requestQueue // of a listener, else nil
 
+	// answer answers a request for the queue pair of a datagram listener, on the hub's
+	// goroutine. Its id is closed behind it. Under the hub's lock.
+	answer func(*Event)
+
 	steps chan *Event   // what the handshake waits for
 	done  chan struct{} // closed when the connection has ended, or the listener
 
@@ -41,12 +45,29 @@ func (e *endpoint) handle(ev *Event) {
 		e.finish(ended(ev))
 	case EventDeviceRemoval:
 		e.finish(ev.Err)
+	case EventMulticastError:
+		e.push(ev)
+		e.finish(ev.Err)
 	case EventAddrChange, EventTimewaitExit:
 	default:
-		select {
-		case e.steps <- ev:
-		default: // nobody asked for it
-		}
+		e.push(ev)
+	}
+}
+
+func (e *endpoint) push(ev *Event) {
+	select {
+	case e.steps <- ev:
+	default: // nobody asked for it
+	}
+}
+
+// ended tells whether finish was called.
+func (e *endpoint) ended() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
 	}
 }
 

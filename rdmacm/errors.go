@@ -34,6 +34,10 @@ var (
 	// id's state; the kernel was not asked.
 	ErrInvalid = uverbs.ErrInvalid
 
+	// ErrNotSupported says that the kernel or the device cannot do it. Where a newer
+	// kernel can, the error says so.
+	ErrNotSupported = uverbs.ErrNotSupported
+
 	errPathBroke  = errors.New("the path to the peer broke")
 	errNoResponse = errors.New("the peer does not answer")
 )
@@ -93,6 +97,9 @@ type invalidError string
 
 func (e invalidError) Error() string { return string(e) }
 func (e invalidError) Unwrap() error { return ErrInvalid }
+
+// noAddr is the address of errors that are about none.
+var noAddr netip.AddrPort
 
 // text is an address in words, "" for none.
 func text(addr netip.AddrPort) string {

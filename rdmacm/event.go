@@ -2,10 +2,13 @@ package rdmacm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/uapi"
+	"github.com/pureverbs/rdma/uverbs"
 )
 
 // EventType says what happened: enum rdma_cm_event_type.
@@ -25,16 +28,20 @@ const (
 	EventEstablished     EventType = 9  // connected
 	EventDisconnected    EventType = 10 // the connection ended; Event.Err is nil if the peer ended it, else the path broke
 	EventDeviceRemoval   EventType = 11 // the device goes away: close the id and all on that device
-	EventMulticastJoin   EventType = 12
-	EventMulticastError  EventType = 13
+	EventMulticastJoin   EventType = 12 // the group is joined; Event.UD says how to send to it
+	EventMulticastError  EventType = 13 // it is not, or not any more
 	EventAddrChange      EventType = 14 // the address moved to another interface (bonding): reconnect
 	EventTimewaitExit    EventType = 15 // no packet of the old connection can arrive any more
+	EventServiceResolved EventType = 16 // ResolveService found it: go on with ResolveRoute
+	EventServiceError    EventType = 17 // it did not
+	EventUser            EventType = 18 // of WriteEvent, for the program
+	EventInternal        EventType = 19 // of WriteEvent, for libraries on top
 )
 
 var eventNames = [...]string{
 	"address resolved", "address error", "route resolved", "route error", "connect request", "connect response",
 	"connect error", "unreachable", "rejected", "established", "disconnected", "device removal", "multicast join",
-	"multicast error", "address change", "timewait exit",
+	"multicast error", "address change", "timewait exit", "service resolved", "service error", "user", "internal",
 }
 
 func (t EventType) String() string {
@@ -63,6 +70,23 @@ type Event struct {
 	PrivateData []byte
 	// Conn is what the peer offers, or what was agreed, seen from this side.
 	Conn ConnInfo
+	// UD is the way to send datagrams to the peer (EventEstablished on datagram port spaces)
+	// or to the group (EventMulticastJoin).
+	UD UDInfo
+	// Context is what [ID.JoinMulticast] was given, for the events of that group.
+	Context any
+	// ECE are the enhanced connection options that the peer asks for or agreed to.
+	ECE ECE
+	// Arg is what [ID.WriteEvent] was given.
+	Arg uint64
+}
+
+// UDInfo says where datagrams go: [uverbs.PD.CreateAH] takes AH, and [uverbs.AH.Dest] of that
+// the other two.
+type UDInfo struct {
+	AH    uverbs.AHAttr
+	QPNum uint32 // of the peer
+	QKey  uint32 // that it wants to see
 }
 
 // ConnInfo are the parameters that come with an event of a connection.
@@ -76,23 +100,56 @@ type ConnInfo struct {
 	QPNum              uint32
 }
 
-// newEvent copies the kernel's record.
-func newEvent(r *abi.RdmaUcmEventResp) *Event {
-	ev := &Event{Type: EventType(r.Event), Status: int32(r.Status)}
-	switch ev.Type {
-	case EventConnectRequest, EventConnectResponse, EventRejected, EventEstablished, EventDisconnected:
-	default:
-		return ev
+// newEvent copies the kernel's record about an id, or about its membership in a group. Which
+// arm of the parameters counts depends on the port space.
+func newEvent(r *abi.RdmaUcmEventResp, id *ID, m *membership) *Event {
+	ev := &Event{
+		Type: EventType(r.Event), ID: id, Status: int32(r.Status),
+		ECE: ECE{VendorID: r.Ece.VendorId, Options: r.Ece.AttrMod},
 	}
-	p := r.ParamConn()
+	datagrams := id.ps.datagrams()
+	switch ev.Type {
+	case EventMulticastJoin:
+		ev.copyUD(r.ParamUd())
+		ev.PrivateData, ev.Context = nil, m.context
+	case EventMulticastError:
+		ev.Context = m.context
+	case EventUser, EventInternal:
+		arg := *r.ParamArg32() // a number in the machine's order, at an address that is not aligned for it
+		ev.Arg = binary.NativeEndian.Uint64(uapi.Bytes(&arg))
+	case EventConnectRequest, EventEstablished, EventUnreachable, EventConnectResponse, EventRejected, EventDisconnected:
+		switch {
+		case datagrams:
+			ev.copyUD(r.ParamUd())
+		case ev.Type != EventUnreachable:
+			ev.copyConn(r.ParamConn())
+		}
+	}
+	return ev
+}
+
+func (ev *Event) copyConn(p *abi.RdmaUcmConnParam) {
 	ev.Conn = ConnInfo{
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth, FlowControl: p.FlowControl != 0,
 		RetryCount: p.RetryCount, RNRRetryCount: p.RnrRetryCount, SRQ: p.Srq != 0, QPNum: p.QpNum,
 	}
-	if p.PrivateDataLen > 0 {
-		ev.PrivateData = bytes.Clone(p.PrivateData[:p.PrivateDataLen])
+	ev.copyPrivate(p.PrivateData[:p.PrivateDataLen])
+}
+
+// copyUD: where to send to is there with good news only.
+func (ev *Event) copyUD(p *abi.RdmaUcmUdParam) {
+	ev.copyPrivate(p.PrivateData[:p.PrivateDataLen])
+	if ev.Type != EventEstablished && ev.Type != EventMulticastJoin {
+		return
 	}
-	return ev
+	attr, _ := uverbs.QPAttrFromKernel(&abi.IbUverbsQpAttr{AhAttr: p.AhAttr})
+	ev.UD = UDInfo{AH: attr.AH, QPNum: p.QpNum, QKey: p.Qkey}
+}
+
+func (ev *Event) copyPrivate(b []byte) {
+	if len(b) > 0 {
+		ev.PrivateData = bytes.Clone(b)
+	}
 }
 
 // fail says in Err what the event reports about its id.

@@ -20,17 +20,22 @@ func TestEventCopiesParameters(t *testing.T) {
 		RetryCount: 5, RnrRetryCount: 6,
 	}
 	copy(r.ParamConn().PrivateData[:], "abc")
-	ev := newEvent(r)
+	id := &ID{ps: PortSpaceTCP}
+	ev := newEvent(r, id, nil)
 	r.ParamConn().PrivateData[0] = 'x'
 	want := &Event{
 		Type: EventConnectRequest, PrivateData: []byte("abc"),
 		Conn: ConnInfo{ResponderResources: 2, InitiatorDepth: 3, FlowControl: true, RetryCount: 5, RNRRetryCount: 6, SRQ: true, QPNum: 0x123456},
 	}
+	if ev.ID != id {
+		t.Errorf("got id %p, want %p", ev.ID, id)
+	}
+	ev.ID = nil
 	if diff := cmp.Diff(want, ev); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
 	r.Event = uint32(EventAddrResolved)
-	if ev := newEvent(r); ev.PrivateData != nil || ev.Conn != (ConnInfo{}) {
+	if ev := newEvent(r, &ID{ps: PortSpaceTCP}, nil); ev.PrivateData != nil || ev.Conn != (ConnInfo{}) {
 		t.Errorf("an event without parameters has %v and %v", ev.PrivateData, ev.Conn)
 	}
 }
@@ -38,7 +43,7 @@ func TestEventCopiesParameters(t *testing.T) {
 func TestEventNames(t *testing.T) {
 	for typ, want := range map[EventType]string{
 		EventAddrResolved: "address resolved", EventTimewaitExit: "timewait exit", EventConnectRequest: "connect request",
-		19: "event 19", 1 << 31: "event 2147483648",
+		EventServiceResolved: "service resolved", EventInternal: "internal", 20: "event 20", 1 << 31: "event 2147483648",
 	} {
 		if got := typ.String(); got != want {
 			t.Errorf("event %d: got %q, want %q", uint32(typ), got, want)
@@ -81,6 +86,10 @@ func TestEventsInStates(t *testing.T) {
 			{EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded},
 			{EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded}}},
 		{EventTimewaitExit, 0, same(EventTimewaitExit, false, states)},
+		{EventServiceResolved, 0, same(EventServiceResolved, false, states)},
+		{EventServiceError, -2, same(EventServiceError, true, states)},
+		{EventUser, 0, same(EventUser, false, states)},
+		{EventInternal, -1, same(EventInternal, false, states)},
 		{EventAddrChange, 0, same(EventAddrChange, false, states)},
 	} {
 		for i, from := range states {
@@ -91,7 +100,7 @@ func TestEventsInStates(t *testing.T) {
 				id.state = from
 				ev := &Event{Type: tt.typ, ID: id, Status: tt.status}
 				got := outcome{report: nothing}
-				if id.handle(ev) {
+				if id.handle(ev, nil) {
 					got.report, got.bad = ev.Type, ev.Err != nil
 				}
 				got.after = id.state
@@ -99,6 +108,46 @@ func TestEventsInStates(t *testing.T) {
 					t.Errorf("got %+v, want %+v", got, tt.want[i])
 				}
 			})
+		}
+	}
+}
+
+// The same for datagrams, where it differs: the request has one answer, and then there is
+// nothing but bad news.
+func TestDatagramEventsInStates(t *testing.T) {
+	const nothing = EventType(0xffff)
+	states := []state{stateIdle, stateRequested, stateConnecting, stateEstablished, stateEnded}
+	for _, tt := range []struct {
+		typ    EventType
+		status int32
+		want   [5]outcome
+	}{
+		{EventEstablished, 0, [5]outcome{
+			{nothing, false, stateIdle}, {nothing, false, stateRequested}, {EventEstablished, false, stateEstablished},
+			{nothing, false, stateEstablished}, {nothing, false, stateEnded}}},
+		{EventUnreachable, 2, [5]outcome{
+			{EventUnreachable, true, stateEnded}, {EventUnreachable, true, stateEnded}, {EventUnreachable, true, stateEnded},
+			{EventDisconnected, true, stateEnded}, {nothing, false, stateEnded}}},
+		{EventAddrError, -22, [5]outcome{
+			{EventAddrError, true, stateIdle}, {EventAddrError, true, stateRequested}, {EventAddrError, true, stateEnded},
+			{EventDisconnected, true, stateEnded}, {nothing, false, stateEnded}}},
+		{EventDeviceRemoval, 0, [5]outcome{
+			{EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded},
+			{EventDeviceRemoval, true, stateEnded}, {EventDeviceRemoval, true, stateEnded}}},
+	} {
+		for i, from := range states {
+			s := newScript(t)
+			id := mustUD(t, s, s.channel(nil))
+			id.state = from
+			ev := &Event{Type: tt.typ, ID: id, Status: tt.status}
+			got := outcome{report: nothing}
+			if id.handle(ev, nil) {
+				got.report, got.bad = ev.Type, ev.Err != nil
+			}
+			got.after = id.state
+			if got != tt.want[i] {
+				t.Errorf("%v in state %d: got %+v, want %+v", tt.typ, from, got, tt.want[i])
+			}
 		}
 	}
 }

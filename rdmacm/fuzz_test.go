@@ -91,6 +91,11 @@ func (k *hostileCM) carryOut(cmd uint32, body []byte, size int) {
 		if in := as[abi.RdmaUcmAccept](body); in.Uid != 0 {
 			k.uids = append(k.uids, in.Uid)
 		}
+	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
+		in := as[abi.RdmaUcmJoinMcast](body)
+		k.uids = append(k.uids, in.Uid)
+		k.next++
+		copy(memory(in.Response, size), uapi.Bytes(&abi.RdmaUcmCreateIdResp{Id: k.next}))
 	case abi.RDMA_USER_CM_CMD_QUERY, abi.RDMA_USER_CM_CMD_INIT_QP_ATTR:
 		// Both begin with the address of the answer. What the answers do not fill stays.
 		out := memory(binary.NativeEndian.Uint64(body), size)
@@ -137,7 +142,7 @@ func FuzzEvents(f *testing.F) {
 			Root: "/nonexistent", Netlink: func() (discover.Transport, error) { return nil, syscall.EPROTONOSUPPORT },
 		}
 		p := &cmProgram{t: t, k: k, params: params, reported: map[*ID]EventType{}, ch: &EventChannel{
-			file: k, devs: devices{sys: sys}, turn: make(chan struct{}, 1), done: make(chan struct{}),
+			file: k, devs: devices{sys: sys}, reader: reader{turn: make(chan struct{}, 1), done: make(chan struct{})},
 		}}
 		for steps = steps[:min(len(steps), maxStep)]; len(steps) >= cmStep; steps = steps[cmStep:] {
 			p.args = steps[1:cmStep]
@@ -160,7 +165,7 @@ type cmProgram struct {
 
 var cmOps = []func(*cmProgram){
 	func(p *cmProgram) {
-		id, err := p.ch.NewID(PortSpaceTCP)
+		id, err := p.ch.NewID([...]PortSpace{PortSpaceTCP, PortSpaceUDP, PortSpaceIB, PortSpaceIPoIB}[p.args[0]&3])
 		if p.check(err); (id == nil) != (err != nil) {
 			p.t.Fatalf("got id %v and error %v", id, err)
 		}
@@ -194,6 +199,52 @@ var cmOps = []func(*cmProgram){
 		p.check(err)
 		_, _ = a.State.String(), mask.String()
 	}),
+	use(func(p *cmProgram, id *ID) {
+		if err := id.JoinMulticast(testGroup, JoinFlags(p.args[1]&1), p); err == nil && !id.ps.datagrams() {
+			p.t.Error("a connection is in a multicast group")
+		}
+	}),
+	use(func(p *cmProgram, id *ID) { p.check(id.LeaveMulticast(testGroup)) }),
+	use(func(p *cmProgram, id *ID) {
+		paths, err := id.Path()
+		p.check(err)
+		recs, err := id.ServiceRecords()
+		p.check(err)
+		_, _, err = id.GIDs()
+		p.check(err)
+		if len(paths) > maxPaths || len(recs) > maxServices {
+			p.t.Errorf("%d paths and %d services", len(paths), len(recs))
+		}
+		if len(paths) > 0 && (paths[0].FlowLabel >= 1<<20 || paths[0].SL >= 16) {
+			p.t.Errorf("path %+v", paths[0])
+		}
+	}),
+	use(func(p *cmProgram, id *ID) {
+		p.check(errors.Join(id.SetTOS(p.args[1]), id.SetReuseAddr(true), id.SetAFOnly(true), id.SetAckTimeout(p.args[2]&31)))
+		p.check(id.SetIBPath([]PathRecord{{Flags: PathFlags(p.args[3])}}))
+		p.check(id.SetLocalECE(ECE{Options: uint32(p.args[4])}))
+		p.check(id.RejectECE(nil))
+		_, _ = id.RemoteECE(), id.LocalECE()
+	}),
+	use(func(p *cmProgram, id *ID) {
+		p.check(id.ResolveService(Service{ID: uint64(p.args[1])}))
+		p.check(id.WriteEvent(EventType(p.args[1]), 0, 0))
+		p.check(id.BindIB(AddrIB{PKey: uint16(p.args[1])}))
+		p.check(id.ResolveIB(nil, AddrIB{}, time.Second))
+		_, _ = id.LocalIB(), id.RemoteIB()
+	}),
+	func(p *cmProgram) {
+		ev, err := p.ch.TryEvent()
+		if p.check(err); ev != nil && err != nil {
+			p.t.Fatalf("got event %v and error %v", ev, err)
+		}
+		if ev != nil && ev.Type == EventConnectRequest {
+			p.ids = append(p.ids, ev.ID)
+		}
+		if ev != nil {
+			p.count(ev)
+		}
+	},
 	use(func(p *cmProgram, id *ID) {
 		p.check(id.Close())
 		p.ids = slices.DeleteFunc(p.ids, func(e *ID) bool { return e == id })
@@ -238,7 +289,7 @@ func (p *cmProgram) event() {
 		r.Uid = p.k.uids[int(p.args[0])%len(p.k.uids)]
 	}
 	if p.args[1] < 0xf0 {
-		r.Event = uint32(p.args[1] & 15)
+		r.Event = uint32(p.args[1] % 20)
 	}
 	if p.args[2] < 0xf0 {
 		r.Status = uint32(int32(int8(p.args[2])))
@@ -282,6 +333,7 @@ func (p *cmProgram) judge(ev *Event, r *abi.RdmaUcmEventResp) {
 		p.ids = append(p.ids, ev.ID)
 	case ev.Listener != nil || !slices.Contains(p.ids, ev.ID):
 		p.t.Errorf("event %v of an id that is closed, or of a listener", ev.Type)
+	case from == EventMulticastJoin && (ev.Type == from || ev.Type == EventMulticastError) && ev.Context == any(p):
 	case from != ev.Type && ev.Type != EventDisconnected && ev.Type != EventConnectError && ev.Type != EventEstablished:
 		p.t.Errorf("%v became %v", from, ev.Type)
 	}
@@ -291,15 +343,24 @@ func (p *cmProgram) judge(ev *Event, r *abi.RdmaUcmEventResp) {
 			p.t.Errorf("%v is no error", ev.Type)
 		}
 	}
+	p.count(ev)
+	private := r.ParamConn().PrivateData[:r.ParamConn().PrivateDataLen]
+	if ev.ID.ps.datagrams() {
+		private = r.ParamUd().PrivateData[:r.ParamUd().PrivateDataLen]
+	}
+	if len(ev.PrivateData) > 0 && !bytes.Equal(ev.PrivateData, private) {
+		p.t.Errorf("private data %x of %x", ev.PrivateData, private)
+	}
+}
+
+// count: the end of a connection is reported once.
+func (p *cmProgram) count(ev *Event) {
 	switch ev.Type {
 	case EventConnectError, EventUnreachable, EventRejected, EventDisconnected:
 		if first, twice := p.reported[ev.ID]; twice {
 			p.t.Errorf("%v after the end was reported as %v", ev.Type, first)
 		}
 		p.reported[ev.ID] = ev.Type
-	}
-	if c := r.ParamConn(); len(ev.PrivateData) > 0 && !bytes.Equal(ev.PrivateData, c.PrivateData[:c.PrivateDataLen]) {
-		p.t.Errorf("private data %x of %x", ev.PrivateData, c.PrivateData[:c.PrivateDataLen])
 	}
 }
 
@@ -335,11 +396,23 @@ func FuzzSockaddr(f *testing.F) {
 	}
 	f.Add([]byte{10, 0, 1, 1, 0, 0, 0, 0, 0xfe, 0x80, 23: 1, 24: 1, 27: 0})
 	f.Add([]byte{2})
+	var ib abi.KernelSockaddrStorage
+	putSockaddrIB(&ib, &ibRemote)
+	f.Add(slices.Clone(uapi.Bytes(&ib)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var s, again abi.KernelSockaddrStorage
 		copy(uapi.Bytes(&s), raw)
 		a := getSockaddr(&s)
 		family := binary.NativeEndian.Uint16(uapi.Bytes(&s))
+		if a.isIB != (family == afIB) {
+			t.Fatalf("family %d gives %+v", family, a)
+		}
+		if a.isIB {
+			if putSockaddrIB(&again, &a.ib); !bytes.Equal(uapi.Bytes(&again)[:sizeIB], uapi.Bytes(&s)[:sizeIB]) {
+				t.Errorf("%+v came back as %+v", a.ib, getSockaddrIB(&again))
+			}
+			return
+		}
 		if known := family == afINET || family == afINET6; a.addr.IsValid() != known || a.addr.Addr().Zone() != "" {
 			t.Fatalf("family %d gives %v", family, a.addr)
 		}
@@ -360,6 +433,25 @@ func FuzzSockaddr(f *testing.F) {
 		back := getSockaddr(&again)
 		if back.addr != a.addr || addr.Addr().Zone() != "" && back.scope != a.scope {
 			t.Errorf("%v of scope %d came back as %v of scope %d", a.addr, a.scope, back.addr, back.scope)
+		}
+	})
+}
+
+// FuzzPath: a path record that comes from the kernel goes back to it as it was, but for what
+// is reserved.
+func FuzzPath(f *testing.F) {
+	f.Add(uint32(0x2b), wirePath[:])
+	f.Fuzz(func(t *testing.T, flags uint32, raw []byte) {
+		var from, to abi.IbPathRecData
+		from.Flags = flags
+		b := uapi.Bytes(&from.PathRec)
+		copy(b, raw)
+		p := getPath(&from)
+		putPath(&to, &p)
+		b[44] &= 0x8f // between raw traffic and flow label
+		clear(b[58:])
+		if from != to {
+			t.Errorf("%x came back as %x", uapi.Bytes(&from), uapi.Bytes(&to))
 		}
 	})
 }

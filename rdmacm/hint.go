@@ -24,6 +24,14 @@ const (
 	opDisc     = "disconnect"
 	opDevice   = "find device"
 	opConn     = "connection"
+	opEvent    = "wait for event"
+	opMigrate  = "migrate id"
+	opOption   = "set option"
+	opPath     = "query path"
+	opJoin     = "join multicast group"
+	opLeave    = "leave multicast group"
+	opService  = "resolve service"
+	opWrite    = "write event"
 )
 
 // explain makes an Error of what the kernel said, with a hint where an errno alone would

@@ -19,6 +19,15 @@ type hub struct {
 	left      closers // of attempts that failed, see leave
 }
 
+// openHub is newHub with an endpoint.
+func openHub(opts []Option, ps PortSpace) (*endpoint, error) {
+	h, err := newHub(opts)
+	if err != nil {
+		return nil, err
+	}
+	return h.open(ps)
+}
+
 func newHub(opts []Option) (*hub, error) {
 	ch, err := NewEventChannel(opts...)
 	if err != nil {
@@ -54,8 +63,8 @@ func (h *hub) fail(err error) {
 }
 
 // open makes an id with its endpoint. If that fails and it was to be the first the hub ends.
-func (h *hub) open() (*endpoint, error) {
-	id, err := h.ch.NewID(PortSpaceTCP)
+func (h *hub) open(ps PortSpace) (*endpoint, error) {
+	id, err := h.ch.NewID(ps)
 	if err != nil {
 		h.end()
 		return nil, err
@@ -94,10 +103,18 @@ func (h *hub) request(ev *Event) {
 	h.mu.Lock()
 	l := h.endpoints[ev.Listener]
 	queued := l != nil && l.queue.put(h, ev)
-	h.mu.Unlock()
-	if !queued {
-		ev.ID.Close() // destroying an id that waits for an answer rejects it
+	var answer func(*Event)
+	if l != nil && !l.ended() {
+		answer = l.answer
 	}
+	h.mu.Unlock()
+	if queued {
+		return
+	}
+	if answer != nil {
+		answer(ev)
+	}
+	ev.ID.Close() // destroying an id that waits for an answer rejects it
 }
 
 // close closes the id of an endpoint, and ends the hub when it was the last. It may be called

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -14,41 +15,78 @@ import (
 // PortSpace is the name space of the ports of an id.
 type PortSpace uint16
 
-// PortSpaceTCP is for reliable connections. Its ports are not those of TCP, but on iWARP,
-// where they are the same.
-const PortSpaceTCP PortSpace = abi.RDMA_PS_TCP
+// The port spaces. Their ports are not those of TCP or UDP, but for PortSpaceTCP on iWARP,
+// which has no other.
+const (
+	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP   // reliable connections
+	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP   // datagrams: Connect only looks the peer up
+	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB // datagrams to the multicast groups of IP over InfiniBand
+	PortSpaceIB    PortSpace = abi.RDMA_PS_IB    // reliable connections by service id, with addresses of InfiniBand: BindIB, ResolveIB
+)
+
+func (ps PortSpace) String() string {
+	switch ps {
+	case PortSpaceTCP:
+		return "TCP"
+	case PortSpaceUDP:
+		return "UDP"
+	case PortSpaceIPoIB:
+		return "IPoIB"
+	case PortSpaceIB:
+		return "IB"
+	}
+	return fmt.Sprintf("port space %#x", uint16(ps))
+}
+
+func (ps PortSpace) valid() bool {
+	return ps == PortSpaceTCP || ps == PortSpaceUDP || ps == PortSpaceIPoIB || ps == PortSpaceIB
+}
+
+// datagrams tells whether queue pairs in it are unreliable datagram ones: the kernel decides so.
+func (ps PortSpace) datagrams() bool { return ps == PortSpaceUDP || ps == PortSpaceIPoIB }
+
+func (ps PortSpace) qpType() uverbs.QPType {
+	if ps.datagrams() {
+		return uverbs.QPTypeUD
+	}
+	return uverbs.QPTypeRC
+}
 
 // ID is a connection identifier: what a socket is to TCP. It is safe for concurrent use.
 //
 // The methods that start something (ResolveAddr, ResolveRoute, Connect, Accept) return at
 // once; how it went comes as an [Event] of the id's channel.
 type ID struct {
-	ch  *EventChannel
 	ps  PortSpace
 	uid uint64 // our number, in the kernel's events
 	kid uint32 // the kernel's number, which may be 0
 
-	mu     sync.Mutex
-	closed bool
-	state  state
-	dst    netip.AddrPort // what ResolveAddr was given
-	local  sockaddr
-	remote sockaddr
-	dev    deviceKey
-	opened *openDevice // by Context; counted
-	qp     *uverbs.QP
-	offer  ConnInfo // of the connection request
-	rnr    uint8    // MinRNRTimer for RTR
+	mu      sync.Mutex
+	ch      *EventChannel // changes in Migrate
+	closed  bool
+	state   state
+	listens bool
+	dst     netip.AddrPort // what ResolveAddr was given
+	local   sockaddr
+	remote  sockaddr
+	dev     deviceKey
+	opened  *openDevice // by Context; counted
+	qp      *uverbs.QP
+	offer   ConnInfo // of the connection request
+	rnr     uint8    // MinRNRTimer for RTR
+	groups  []*membership
+	ece     ECE // for the peer
+	peerECE ECE
 }
 
-// NewID makes an id. It belongs to the network namespace that the calling thread is in at
+// NewID makes an id, whose port space decides what it is for. It belongs to the network namespace that the calling thread is in at
 // this moment: a goroutine that changed its namespace has to be locked to its thread, and
 // the library issues the call on that very thread.
 //
 // Source: rdma_create_id(3).
 func (c *EventChannel) NewID(ps PortSpace) (*ID, error) {
-	if ps != PortSpaceTCP {
-		return nil, &Error{Op: opCreateID, Err: uverbs.ErrNotSupported, Hint: "only PortSpaceTCP is"}
+	if !ps.valid() {
+		return nil, &Error{Op: opCreateID, Err: invalidError(ps.String() + " is none that the kernel knows")}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,18 +97,18 @@ func (c *EventChannel) NewID(ps PortSpace) (*ID, error) {
 	id.mu.Lock() // an event may come in before the kernel's number is noted
 	defer id.mu.Unlock()
 	id.uid = c.ids.put(id)
-	in := abi.RdmaUcmCreateId{Uid: id.uid, Ps: uint16(ps)}
+	in := abi.RdmaUcmCreateId{Uid: id.uid, Ps: uint16(ps), QpType: uint8(ps.qpType())}
 	var out abi.RdmaUcmCreateIdResp
 	if err := c.ask(abi.RDMA_USER_CM_CMD_CREATE_ID, uapi.Bytes(&in), 8, uapi.Bytes(&out)); err != nil {
 		c.ids.drop(id.uid)
-		return nil, c.explain(opCreateID, netip.AddrPort{}, err)
+		return nil, c.explain(opCreateID, noAddr, err)
 	}
 	id.kid = out.Id
 	return id, nil
 }
 
-// Close destroys the id and the queue pair that [ID.CreateQP] made. A connection ends with
-// that, and the peer is told. Where the device was opened by [ID.Context] it is closed when
+// Close destroys the id and the queue pair that [ID.CreateQP] made, and leaves its multicast
+// groups. A connection ends with that, and the peer is told. Where the device was opened by [ID.Context] it is closed when
 // its last id is. Events of the id that were not received are dropped; connection requests
 // among them are rejected. The kernel may block until its own handlers are through, never
 // until the program has looked at an event.
@@ -83,7 +121,7 @@ func (id *ID) Close() error {
 		return nil
 	}
 	id.closed = true
-	qp, opened := id.qp, id.opened
+	ch, qp, opened, groups := id.ch, id.qp, id.opened, id.groups
 	id.mu.Unlock()
 
 	// Without the lock, so that the channel's reader is not held up. The uid stays taken
@@ -92,16 +130,26 @@ func (id *ID) Close() error {
 	if qp != nil {
 		errs = append(errs, qp.Close())
 	}
-	if err := id.ch.destroy(id.kid); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := ch.destroy(id.kid); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, err)
 	}
-	id.ch.ids.drop(id.uid)
-	id.ch.devs.release(opened)
-	return wrap("close id", netip.AddrPort{}, errors.Join(errs...))
+	for _, m := range groups {
+		ch.ids.drop(m.uid)
+	}
+	ch.ids.drop(id.uid)
+	opened.release()
+	return wrap("close id", noAddr, errors.Join(errs...))
 }
 
 // Channel returns the event channel of the id.
-func (id *ID) Channel() *EventChannel { return id.ch }
+func (id *ID) Channel() *EventChannel {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.ch
+}
+
+// PortSpace returns the port space of the id.
+func (id *ID) PortSpace() PortSpace { return id.ps }
 
 // QP returns the queue pair that CreateQP made, or nil.
 func (id *ID) QP() *uverbs.QP {

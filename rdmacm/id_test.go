@@ -35,19 +35,44 @@ func TestCreateID(t *testing.T) {
 	ch := s.channel(nil)
 	id := mustID(t, ch)
 	in := as[abi.RdmaUcmCreateId](s.sent(abi.RDMA_USER_CM_CMD_CREATE_ID)[0])
-	if in.Uid != id.uid || in.Uid == 0 || in.Ps != 0x106 {
-		t.Errorf("got uid %#x and port space %#x, want %#x and 0x106", in.Uid, in.Ps, id.uid)
+	if in.Uid != id.uid || in.Uid == 0 || in.Ps != 0x106 || in.QpType != 2 {
+		t.Errorf("got uid %#x, port space %#x and type %d, want %#x, 0x106 and 2", in.Uid, in.Ps, in.QpType, id.uid)
 	}
 	if id.kid != 0 || id.Channel() != ch || id.QP() != nil || id.PortNum() != 0 || id.LocalAddr().IsValid() {
 		t.Error("a new id is not as it should be")
 	}
-	_, err := ch.NewID(0x111)
-	mustBe(t, "port space UDP", err, uverbs.ErrNotSupported)
+	_, err := ch.NewID(7)
+	mustBe(t, "port space 7", err, ErrInvalid, "port space 0x7")
 	s.fail[abi.RDMA_USER_CM_CMD_CREATE_ID] = syscall.ENOMEM
 	_, err = ch.NewID(PortSpaceTCP)
 	mustBe(t, "new id", err, syscall.ENOMEM, "create id: ")
 	if n := ch.ids.len(); n != 1 {
 		t.Errorf("%d ids are in the table after a failure, want 1", n)
+	}
+}
+
+func TestPortSpaces(t *testing.T) {
+	s := newScript(t)
+	ch := s.channel(nil)
+	for i, tt := range []struct {
+		ps     PortSpace
+		number uint16
+		typ    uint8
+		name   string
+	}{
+		{PortSpaceTCP, 0x106, 2, "TCP"}, {PortSpaceUDP, 0x111, 4, "UDP"}, {PortSpaceIPoIB, 0x002, 4, "IPoIB"}, {PortSpaceIB, 0x13f, 2, "IB"},
+	} {
+		id, err := ch.NewID(tt.ps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := as[abi.RdmaUcmCreateId](s.sent(abi.RDMA_USER_CM_CMD_CREATE_ID)[i])
+		if in.Ps != tt.number || in.QpType != tt.typ || id.PortSpace() != tt.ps || tt.ps.String() != tt.name {
+			t.Errorf("got %#x, type %d, %v; want %#x, %d, %s", in.Ps, in.QpType, id.PortSpace(), tt.number, tt.typ, tt.name)
+		}
+		if err := id.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -251,7 +276,7 @@ func TestClosedID(t *testing.T) {
 	mustBe(t, "bind", id.Bind(addr), net.ErrClosed, "bind 10.9.0.1:7174")
 	mustBe(t, "disconnect", id.Disconnect(), net.ErrClosed)
 	ev := &Event{Type: EventDisconnected, ID: id}
-	if id.handle(ev) {
+	if id.handle(ev, nil) {
 		t.Error("an event of a closed id was reported")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/pureverbs/rdma/uverbs"
 )
@@ -32,7 +33,8 @@ type Listener struct {
 // namespace has to be locked to its thread.
 //
 // Errors: ENODEV if the address belongs to no RDMA device, or there is none at all;
-// EADDRNOTAVAIL, EADDRINUSE; what is missing on this system. Source: rdma_listen(3).
+// EADDRNOTAVAIL, EADDRINUSE (also for all addresses of both families on siw of Linux 5.10,
+// which cannot listen for both); what is missing on this system. Source: rdma_listen(3).
 func Listen(ctx context.Context, address string, o *Options) (*Listener, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -42,17 +44,13 @@ func Listen(ctx context.Context, address string, o *Options) (*Listener, error) 
 	if err != nil {
 		return nil, &Error{Op: opListen, Addr: address, Err: err}
 	}
-	h, err := newHub(opts.System)
-	if err != nil {
-		return nil, err
-	}
-	ep, err := h.open()
+	ep, err := openHub(opts.System, PortSpaceTCP)
 	if err != nil {
 		return nil, err
 	}
 	l := &Listener{ep: ep, opts: opts}
 	l.life, l.end = context.WithCancel(context.Background())
-	l.undo.add(func() error { return h.close(ep) })
+	l.undo.add(func() error { return ep.hub.close(ep) })
 	if err := l.start(addrs[0]); err != nil {
 		return nil, joined(err, l.Close())
 	}
@@ -73,7 +71,7 @@ func (l *Listener) start(addr netip.AddrPort) error {
 		apart = addr.Addr().Is6() && slices.ContainsFunc(devs, speaksIWARP)
 	}
 	if apart {
-		if err := l.ep.id.onlyOwnFamily(); err != nil {
+		if err := l.ep.id.SetAFOnly(true); err != nil {
 			return err
 		}
 	}
@@ -113,7 +111,11 @@ func (l *Listener) addIPv4() error {
 	if err := id.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), l.addr.Port())); err != nil {
 		return err
 	}
-	return id.Listen(l.opts.Backlog)
+	err = id.Listen(l.opts.Backlog)
+	if e := (*Error)(nil); errors.As(err, &e) && errors.Is(err, syscall.EADDRINUSE) {
+		e.Hint += "; siw of Linux 5.10 listens for one family a port only: for IPv4 listen on 0.0.0.0"
+	}
+	return err
 }
 
 // Addr returns the address that the listener is bound to, with the port.
@@ -155,7 +157,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		switch {
 		case err == nil:
 			return c, nil
-		case l.isClosed():
+		case l.ep.ended():
 			return nil, wrap(opAccept, l.addr, l.ep.err)
 		case ctx.Err() != nil:
 			return nil, err
@@ -174,15 +176,6 @@ func (l *Listener) accept(ctx context.Context, r *Request) (*Conn, error) {
 	defer closed(nil)
 	defer context.AfterFunc(l.life, func() { closed(net.ErrClosed) })()
 	return r.Accept(ctx, nil)
-}
-
-func (l *Listener) isClosed() bool {
-	select {
-	case <-l.ep.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // Close stops listening and wakes Next and Accept with net.ErrClosed. Requests that nobody

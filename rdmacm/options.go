@@ -9,7 +9,8 @@ import (
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-// Options says how [Listen] and [Dial] make connections. nil and the zero value are good for
+// Options says how [Listen] and [Dial] make connections, and [ListenDatagram],
+// [ResolveDatagram] and [JoinMulticast] datagram queue pairs. nil and the zero value are good for
 // most programs.
 type Options struct {
 	// PD is the protection domain of the queue pair, on the device of the connection. nil
@@ -21,6 +22,12 @@ type Options struct {
 	// connection's own with a completion channel, as large as the queue pair's queue.
 	// They may be the same. With either PD must be given: all three belong to one context.
 	SendCQ, RecvCQ *uverbs.CQ
+
+	// SRQ is a shared receive queue, for one of all connections that a listener accepts: the
+	// queue pair takes its receives from there, and has no receive queue of its own. PD is
+	// that of the SRQ, unless it is given. A receive completes in the queue of the connection
+	// that it went to; a RecvCQ of the connection's own has room for all of the SRQ.
+	SRQ *uverbs.SRQ
 
 	// QP is the size of the queue pair's queues. The zero value stands for 16 sends and 16
 	// receives of one piece, nothing inline.
@@ -37,7 +44,7 @@ type Options struct {
 	Prepare func(*Conn) error
 
 	// Source is the own address to dial from; the zero AddrPort leaves it to the routing
-	// table. Listen ignores it.
+	// table. Listen ignores it. For JoinMulticast it says which interface the group is on.
 	Source netip.AddrPort
 
 	// Timeout is how long address and route each may take to resolve. 0 stands for 2 s.
@@ -51,8 +58,19 @@ type Options struct {
 	// is rejected. 0 stands for 128.
 	Backlog int
 
+	// SendOnly joins a multicast group without receiving from it: see [JoinMulticast].
+	SendOnly bool
+
 	// System says how the event channel is opened. It is for this module's tests.
 	System []Option
+}
+
+// recvDepth is how many receives may complete at once.
+func (o *Options) recvDepth() uint32 {
+	if o.SRQ != nil {
+		return o.SRQ.Cap().MaxWR
+	}
+	return o.QP.MaxRecvWR
 }
 
 const (
@@ -66,6 +84,9 @@ func (o *Options) withDefaults() (*Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
+	}
+	if c.PD == nil && c.SRQ != nil {
+		c.PD = c.SRQ.PD()
 	}
 	if c.PD == nil && (c.SendCQ != nil || c.RecvCQ != nil) {
 		return nil, invalidError("options have a completion queue but no protection domain")

@@ -44,7 +44,16 @@ type ConnParam struct {
 	// [ID.CreateQP]: its number, and if it receives from a shared receive queue.
 	QPNum uint32
 	SRQ   bool
+
+	// QKey is what datagrams to the queue pair have to carry, on datagram port spaces with
+	// addresses of InfiniBand (see [ID.BindIB]). 0 stands for DefaultQKey, which with IP
+	// addresses it always is.
+	QKey uint32
 }
+
+// DefaultQKey is the Q_Key of datagram queue pairs of PortSpaceUDP. On PortSpaceIPoIB it is
+// that of the IP over InfiniBand groups.
+const DefaultQKey = 0x01234567
 
 // depths are the limits of RDMA READs and atomics at once.
 type depths struct{ resources, initiator uint8 }
@@ -57,17 +66,30 @@ const protocolIWARP = "iw"
 // length has to fit the kernel's interface, 255 bytes, of which siw spends 4: more arrives
 // broken.
 var (
-	privateLimitIB    = map[string]int{opConnect: 56, opAccept: 196, opReject: 148}
-	privateLimitIWARP = 251
+	privateLimitIB       = map[string]int{opConnect: 92, opAccept: 196, opReject: 148}
+	privateLimitDatagram = map[string]int{opConnect: 216, opAccept: 136, opReject: 136}
+	privateLimitIWARP    = 251
 )
+
+const privateAddresses = 36
+
+func (id *ID) privateLimit(op string) int {
+	if dev, err := id.device(); err != nil || dev.Protocol() == protocolIWARP {
+		return privateLimitIWARP
+	}
+	limits := privateLimitIB
+	if id.ps.datagrams() {
+		limits = privateLimitDatagram
+	}
+	if op == opConnect && !id.afIB() {
+		return limits[op] - privateAddresses
+	}
+	return limits[op]
+}
 
 // checkPrivate refuses what does not fit, with the limit, where the kernel says EINVAL.
 func (id *ID) checkPrivate(op string, private []byte) error {
-	limit := privateLimitIWARP
-	if dev, err := id.device(); err == nil && dev.Protocol() != protocolIWARP {
-		limit = privateLimitIB[op]
-	}
-	if len(private) > limit {
+	if limit := id.privateLimit(op); len(private) > limit {
 		return invalidError(fmt.Sprintf("%d bytes of private data, the transport carries up to %d here", len(private), limit))
 	}
 	return nil
@@ -78,6 +100,25 @@ func (id *ID) device() (*uverbs.Device, error) {
 		return id.qp.PD().Context().Device(), nil
 	}
 	return id.ch.devs.find(id.dev)
+}
+
+// params checks the parameters, fills in the defaults of the depths, and the queue pair's
+// properties.
+func (id *ID) params(p *ConnParam) (depths, error) {
+	if id.qp != nil {
+		p.QPNum, p.SRQ = id.qp.Num(), p.SRQ || id.qp.SRQ() != nil
+	}
+	switch {
+	case !id.ps.datagrams() && p.QKey != 0:
+		return depths{}, invalidError("a Q_Key is for datagrams")
+	case !id.ps.datagrams():
+		return id.depths(p)
+	case p.QKey != 0 && p.QKey != DefaultQKey && !id.afIB():
+		return depths{}, invalidError("with IP addresses the kernel chooses the Q_Key")
+	case id.state == stateRequested && p.QPNum == 0:
+		return depths{}, invalidError("no queue pair whose number could be the answer")
+	}
+	return depths{}, nil
 }
 
 // depths fills in the defaults and checks the rest against the device.
@@ -131,9 +172,9 @@ func value(v, byDefault uint8) uint8 {
 }
 
 // kernel builds the kernel's struct.
-func (p *ConnParam) kernel(qp *uverbs.QP, d depths) abi.RdmaUcmConnParam {
+func (p *ConnParam) kernel(d depths) abi.RdmaUcmConnParam {
 	k := abi.RdmaUcmConnParam{
-		QpNum: p.QPNum, PrivateDataLen: uint8(len(p.PrivateData)),
+		QpNum: p.QPNum, Qkey: p.QKey, PrivateDataLen: uint8(len(p.PrivateData)),
 		ResponderResources: d.resources, InitiatorDepth: d.initiator,
 		RetryCount: value(p.RetryCount, 7), RnrRetryCount: value(p.RNRRetryCount, 7), Valid: 1,
 	}
@@ -142,9 +183,6 @@ func (p *ConnParam) kernel(qp *uverbs.QP, d depths) abi.RdmaUcmConnParam {
 	}
 	if p.SRQ {
 		k.Srq = 1
-	}
-	if qp != nil {
-		k.QpNum = qp.Num()
 	}
 	copy(k.PrivateData[:], p.PrivateData)
 	return k

@@ -2,8 +2,8 @@ package rdmacm
 
 import (
 	"errors"
+	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/uapi"
@@ -11,14 +11,17 @@ import (
 )
 
 // CreateQP makes a queue pair for the id, in state INIT: receives may be posted right away,
-// and should be before Connect or Accept. pd has to be on the id's device, see [ID.Context].
+// and should be before Connect or Accept. On datagram port spaces it is a datagram queue pair,
+// and in RTS: it may send and receive right away, with the Q_Key of the port space. The zero
+// value for attr.Type stands for the type that fits. pd has to be on the id's device, see
+// [ID.Context].
 // The queue pair belongs to the id from now on: the library moves it through its states, and
 // [ID.Close] destroys it.
 //
 // Source: rdma_create_qp(3).
 func (id *ID) CreateQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, error) {
 	var qp *uverbs.QP
-	err := id.do(opQP, netip.AddrPort{}, func() (err error) {
+	err := id.do(opQP, noAddr, func() (err error) {
 		qp, err = id.createQP(pd, attr)
 		return err
 	})
@@ -35,12 +38,19 @@ func (id *ID) createQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, erro
 	if dev := pd.Context().Device(); !id.dev.matches(dev) {
 		return nil, invalidError("the protection domain is on " + dev.Name() + ", the id on another device")
 	}
-	qp, err := pd.CreateQP(attr)
+	a, want := *attr, id.ps.qpType()
+	if a.Type == 0 {
+		a.Type = want
+	}
+	if (a.Type == uverbs.QPTypeUD) != (want == uverbs.QPTypeUD) {
+		return nil, invalidError(fmt.Sprintf("a queue pair of type %v does not fit port space %v", a.Type, id.ps))
+	}
+	qp, err := pd.CreateQP(&a)
 	if err != nil {
 		return nil, err
 	}
 	id.qp = qp
-	if err := id.modify(uverbs.StateInit, nil); err != nil {
+	if err := id.start(); err != nil {
 		id.qp = nil
 		if id.state == stateRequested {
 			err = gone(err)
@@ -48,6 +58,20 @@ func (id *ID) createQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, erro
 		return nil, joined(err, qp.Close())
 	}
 	return qp, nil
+}
+
+// start moves a new queue pair to the first state that it is of use in.
+func (id *ID) start() error {
+	if err := id.modify(uverbs.StateInit, nil); err != nil {
+		return err
+	}
+	if !id.ps.datagrams() {
+		return nil
+	}
+	if err := id.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTR}, uverbs.QPAttrState); err != nil {
+		return err
+	}
+	return id.qp.Modify(&uverbs.QPAttr{State: uverbs.StateRTS}, uverbs.QPAttrState|uverbs.QPAttrSQPSN)
 }
 
 // QPAttr returns the attributes, and which of them count, that bring a queue pair to a
@@ -59,7 +83,7 @@ func (id *ID) QPAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error
 		attr uverbs.QPAttr
 		mask uverbs.QPAttrMask
 	)
-	err := id.do("get queue pair attributes", netip.AddrPort{}, func() (err error) {
+	err := id.do("get queue pair attributes", noAddr, func() (err error) {
 		attr, mask, err = id.qpAttr(to)
 		return err
 	})

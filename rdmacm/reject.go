@@ -14,6 +14,9 @@ type RejectedError struct {
 	// PrivateData is what the peer gave to Reject. On InfiniBand and RoCE it is padded
 	// with zeros to 148 bytes.
 	PrivateData []byte
+	// Datagram says that Reason is a status of service id resolution (IBTA volume 1, table
+	// 119, enum ib_cm_sidr_status), which Connect does on datagram port spaces.
+	Datagram bool
 }
 
 // The reasons that programs may want to tell apart. There are more.
@@ -21,6 +24,13 @@ const (
 	RejectNoService = 8  // nobody listens on that port
 	RejectStale     = 10 // the peer still knows an older connection of this queue pair
 	RejectConsumer  = 28 // the peer's program said no
+	RejectECE       = 35 // the peer does not support the enhanced connection options, see SetLocalECE
+)
+
+// The statuses of service id resolution that programs may want to tell apart.
+const (
+	RejectDatagramNoService = 1 // nobody listens on that port
+	RejectDatagramConsumer  = 2 // the peer's program said no
 )
 
 // Error gives the reason in words.
@@ -28,14 +38,26 @@ func (e *RejectedError) Error() string {
 	if e.Reason < 0 {
 		return "connection rejected: " + syscall.Errno(-e.Reason).Error()
 	}
-	if int(e.Reason) < len(rejectReasons) && rejectReasons[e.Reason] != "" {
-		return fmt.Sprintf("connection rejected: %s (reason %d)", rejectReasons[e.Reason], e.Reason)
+	words := rejectReasons[:]
+	if e.Datagram {
+		words = rejectStatus[:]
+	}
+	if int(e.Reason) < len(words) && words[e.Reason] != "" {
+		return fmt.Sprintf("connection rejected: %s (reason %d)", words[e.Reason], e.Reason)
 	}
 	return fmt.Sprintf("connection rejected: reason %d", e.Reason)
 }
 
 // Is makes a rejection look like what TCP says in its place.
 func (e *RejectedError) Is(target error) bool { return target == syscall.ECONNREFUSED }
+
+var rejectStatus = [...]string{
+	1: "nobody listens on that port",
+	2: "the peer's program said no",
+	3: "no queue pair",
+	4: "redirected",
+	5: "unsupported version of the protocol",
+}
 
 var rejectReasons = [...]string{
 	1:  "no queue pair",

@@ -71,6 +71,7 @@ func (id *ID) Listen(backlog int) error {
 		if err := id.ch.call(abi.RDMA_USER_CM_CMD_LISTEN, uapi.Bytes(&in)); err != nil {
 			return err
 		}
+		id.listens = true
 		id.refresh()
 		return nil
 	})
@@ -80,16 +81,4 @@ func (id *ID) Listen(backlog int) error {
 func milliseconds(d time.Duration) uint32 {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	return uint32(min(max(ms, 0), 1<<31-1))
-}
-
-// onlyOwnFamily makes an id that is to be bound to [::] leave IPv4 alone.
-func (id *ID) onlyOwnFamily() error {
-	return id.do("set option", netip.AddrPort{}, func() error {
-		on := uint32(1)
-		in := abi.RdmaUcmSetOption{
-			Id: id.kid, Level: abi.RDMA_OPTION_ID, Optname: abi.RDMA_OPTION_ID_AFONLY, Optlen: uint32(len(uapi.Bytes(&on))),
-		}
-		// The address of the value stands where other commands have that of their answer.
-		return id.ch.ask(abi.RDMA_USER_CM_CMD_SET_OPTION, uapi.Bytes(&in), 0, uapi.Bytes(&on))
-	})
 }

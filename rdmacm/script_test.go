@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
@@ -23,14 +25,24 @@ import (
 type script struct {
 	t *testing.T
 
-	mu     sync.Mutex
-	calls  []call
-	next   uint32
-	uids   map[uint32]uint64 // live ids
-	fail   map[uint32]error  // by command
-	hooks  map[uint32]func(kid uint32)
-	local  netip.AddrPort // what QUERY answers; a device when valid
-	remote netip.AddrPort
+	mu    sync.Mutex
+	calls []call
+	next  uint32
+	uids  map[uint32]uint64 // live ids
+	fail  map[uint32]error  // by command
+	// by id, for commands that fail and begin with one
+	failFor map[uint32]error
+	hooks   map[uint32]func(kid uint32)
+	local   netip.AddrPort // what QUERY answers; a device when valid
+	remote  netip.AddrPort
+	ib      [2]*AddrIB        // the same in place of IP
+	other   map[uint32][]byte // what QUERY answers to other questions
+	vals    [][]byte          // of SET_OPTION
+	groups  map[uint32]uint32 // live memberships and their ids
+
+	fd    uint32             // of the descriptor, in fds
+	fds   map[uint32]*script // to migrate from, nil: no descriptor
+	moved []*abi.RdmaUcmEventResp
 
 	events  chan *abi.RdmaUcmEventResp
 	waiting chan struct{} // a GET_EVENT waits
@@ -52,7 +64,7 @@ const (
 
 func newScript(t *testing.T) *script {
 	return &script{
-		t: t, uids: map[uint32]uint64{}, fail: map[uint32]error{},
+		t: t, uids: map[uint32]uint64{}, groups: map[uint32]uint32{}, fail: map[uint32]error{},
 		events: make(chan *abi.RdmaUcmEventResp, 64), waiting: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
@@ -175,19 +187,114 @@ func (s *script) getEvent(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
+	give := func(r *abi.RdmaUcmEventResp) error {
+		in := as[abi.RdmaUcmGetEvent](c.body)
+		copy(memory(in.Response, int(c.out)), uapi.Bytes(r))
+		return nil
+	}
+	if r := s.present(); r != nil {
+		return give(r)
+	}
+	if ctx == nil {
+		return syscall.EAGAIN
+	}
 	select {
 	case s.waiting <- struct{}{}:
 	default:
 	}
 	select {
 	case r := <-s.events:
-		in := as[abi.RdmaUcmGetEvent](c.body)
-		copy(memory(in.Response, int(c.out)), uapi.Bytes(r))
-		return nil
+		return give(r)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.closed:
 		return net.ErrClosed
+	}
+}
+
+// present is the next event, if there is one. One that was migrated wakes nobody.
+func (s *script) present() *abi.RdmaUcmEventResp {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.moved) > 0 {
+		r := s.moved[0]
+		s.moved = s.moved[1:]
+		return r
+	}
+	select {
+	case r := <-s.events:
+		return r
+	default:
+		return nil
+	}
+}
+
+// migrate takes over an id of another script with what waits for it.
+func (s *script) migrate(c call) error {
+	in := as[abi.RdmaUcmMigrateId](c.body)
+	from := s.fds[in.Fd]
+	if from == nil {
+		return syscall.ENOENT
+	}
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	uid, ok := from.uids[in.Id]
+	if !ok {
+		return syscall.EINVAL
+	}
+	uids := []uint64{uid}
+	delete(from.uids, in.Id)
+	s.uids[in.Id] = uid
+	for m, id := range from.groups {
+		if id == in.Id {
+			uids = append(uids, from.uids[m])
+			s.uids[m], s.groups[m] = from.uids[m], id
+			delete(from.uids, m)
+			delete(from.groups, m)
+		}
+	}
+	stay := from.moved[:0]
+	for _, r := range from.moved {
+		if slices.Contains(uids, r.Uid) {
+			s.moved = append(s.moved, r)
+		} else {
+			stay = append(stay, r)
+		}
+	}
+	from.moved = stay
+	for range len(from.events) {
+		if r := <-from.events; slices.Contains(uids, r.Uid) {
+			s.moved = append(s.moved, r)
+		} else {
+			from.events <- r
+		}
+	}
+	return nil
+}
+
+// SyscallConn makes the script a file with a descriptor, see link.
+func (s *script) SyscallConn() (syscall.RawConn, error) {
+	if s.fds == nil {
+		return nil, syscall.EBADF
+	}
+	return scriptConn(s.fd), nil
+}
+
+type scriptConn uintptr
+
+func (c scriptConn) Control(f func(uintptr)) error {
+	f(uintptr(c))
+	return nil
+}
+func (scriptConn) Read(func(uintptr) bool) error  { return syscall.EINVAL }
+func (scriptConn) Write(func(uintptr) bool) error { return syscall.EINVAL }
+
+// link gives scripts descriptors, and numbers for their ids that are their own.
+func link(all ...*script) {
+	fds := map[uint32]*script{}
+	for i, s := range all {
+		s.fd, s.fds, s.next = uint32(i), fds, uint32(100*i)
+		fds[s.fd] = s
 	}
 }
 
@@ -197,6 +304,9 @@ func (s *script) answer(c call) error {
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, c)
 	if err := s.fail[c.cmd]; err != nil {
+		if other, ok := s.failFor[binary.NativeEndian.Uint32(c.body)]; ok {
+			return other
+		}
 		return err
 	}
 	switch c.cmd {
@@ -212,12 +322,38 @@ func (s *script) answer(c call) error {
 			return syscall.ENOENT
 		}
 		delete(s.uids, in.Id)
+		for m, id := range s.groups {
+			if id == in.Id {
+				delete(s.uids, m)
+			}
+		}
 		// Counts that nobody may wait for.
 		out := abi.RdmaUcmDestroyIdResp{EventsReported: 99}
 		copy(memory(in.Response, int(c.out)), uapi.Bytes(&out))
 	case abi.RDMA_USER_CM_CMD_QUERY:
 		in := as[abi.RdmaUcmQuery](c.body)
-		copy(memory(in.Response, int(c.out)), s.query())
+		if b, ok := s.other[in.Option]; ok {
+			copy(memory(in.Response, int(c.out)), b)
+		} else {
+			copy(memory(in.Response, int(c.out)), s.query())
+		}
+	case abi.RDMA_USER_CM_CMD_SET_OPTION:
+		in := as[abi.RdmaUcmSetOption](c.body)
+		s.vals = append(s.vals, append([]byte(nil), memory(in.Optval, int(in.Optlen))...))
+	case abi.RDMA_USER_CM_CMD_MIGRATE_ID:
+		return s.migrate(c)
+	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
+		in := as[abi.RdmaUcmJoinMcast](c.body)
+		out := abi.RdmaUcmCreateIdResp{Id: s.next}
+		s.uids[s.next], s.groups[s.next] = in.Uid, in.Id
+		s.next++
+		copy(memory(in.Response, int(c.out)), uapi.Bytes(&out))
+	case abi.RDMA_USER_CM_CMD_LEAVE_MCAST:
+		in := as[abi.RdmaUcmDestroyId](c.body)
+		if _, ok := s.uids[in.Id]; !ok {
+			return syscall.ENOENT
+		}
+		delete(s.uids, in.Id)
 	case abi.RDMA_USER_CM_CMD_ACCEPT:
 		if in := as[abi.RdmaUcmAccept](c.body); in.ConnParam.Valid != 0 {
 			s.uids[in.Id] = in.Uid
@@ -234,6 +370,13 @@ func (s *script) query() []byte {
 	}
 	if s.remote.IsValid() {
 		out.DstSize, _ = putSockaddr(&out.DstAddr, s.remote)
+	}
+	if s.ib[0] != nil {
+		out.NodeGuid, out.PortNum = uint64(abi.ToBE64(scriptGUID)), 1
+		out.SrcSize = putSockaddrIB(&out.SrcAddr, s.ib[0])
+	}
+	if s.ib[1] != nil {
+		out.DstSize = putSockaddrIB(&out.DstAddr, s.ib[1])
 	}
 	return uapi.Bytes(&out)
 }
@@ -279,7 +422,9 @@ func (s *script) request(listener *ID, private ...byte) uint32 {
 // next receives an event.
 func next(t *testing.T, ch *EventChannel) *Event {
 	t.Helper()
-	ev, err := ch.NextEvent(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	ev, err := ch.NextEvent(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

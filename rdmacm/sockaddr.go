@@ -14,9 +14,11 @@ import (
 const (
 	afINET  = 2
 	afINET6 = 10
+	afIB    = 27
 
 	sizeINET  = 16
 	sizeINET6 = 28
+	sizeIB    = 48
 )
 
 // putSockaddr writes addr as struct sockaddr_in or sockaddr_in6 and returns its size. The
@@ -70,6 +72,8 @@ func scopeID(ip netip.Addr) (uint32, error) {
 type sockaddr struct {
 	addr  netip.AddrPort // without zone
 	scope uint32
+	ib    AddrIB // where the family is that of InfiniBand
+	isIB  bool
 }
 
 // getSockaddr reads an address. One that is not set, or of a family that is not known, is
@@ -83,6 +87,8 @@ func getSockaddr(s *abi.KernelSockaddrStorage) sockaddr {
 	case afINET6:
 		ip := netip.AddrFrom16([16]byte(b[8:24])).Unmap()
 		return sockaddr{addr: netip.AddrPortFrom(ip, port), scope: binary.NativeEndian.Uint32(b[24:])}
+	case afIB:
+		return sockaddr{ib: getSockaddrIB(s), isIB: true}
 	}
 	return sockaddr{}
 }

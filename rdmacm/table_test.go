@@ -45,3 +45,31 @@ func TestTableUnknownUIDs(t *testing.T) {
 		}
 	}
 }
+
+// A uid that an id brought along from another channel is given to nobody else.
+func TestTableAdopted(t *testing.T) {
+	tab := table{first: 6}
+	guest, own := new(ID), new(ID)
+	if !tab.adopt(7<<32, slot{id: guest}) || tab.adopt(7<<32, slot{id: own}) {
+		t.Fatal("a uid was not adopted, or twice")
+	}
+	uid := tab.put(own)
+	if uid == 7<<32 || tab.get(7<<32) != guest || tab.get(uid) != own || tab.len() != 2 {
+		t.Errorf("got uid %#x, %d ids; want another, and 2", uid, tab.len())
+	}
+	if tab.adopt(uid, slot{id: guest}) {
+		t.Error("a uid that is in use was adopted")
+	}
+	tab.dropOf(7<<32, own)
+	if tab.get(7<<32) != guest {
+		t.Error("a uid was dropped that is another's")
+	}
+	tab.dropOf(7<<32, guest)
+	if tab.get(7<<32) != nil || tab.len() != 1 {
+		t.Errorf("%d ids are left, want 1", tab.len())
+	}
+	m := tab.putGroup(&membership{id: own})
+	if id, group := tab.lookup(m); id != own || group == nil || tab.get(m) != nil || tab.len() != 1 {
+		t.Error("a membership is not found, or taken for an id")
+	}
+}

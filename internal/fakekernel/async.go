@@ -10,6 +10,7 @@ const (
 	asyncAccess      = 3 // QP_ACCESS_ERR
 	asyncCommEst     = 4
 	asyncSQDrained   = 5
+	asyncPathMig     = 6
 	asyncDeviceFatal = 8
 	asyncSRQLimit    = 15
 	asyncLastWQE     = 16 // QP_LAST_WQE_REACHED

@@ -288,11 +288,26 @@ func TestBacklog(t *testing.T) {
 		ids[i] = client.dial(uint64(i+1), addr)
 	}
 	must(t, client.connect(ids[0], abi.RdmaUcmConnParam{}, ""))
-	must(t, client.connect(ids[1], abi.RdmaUcmConnParam{}, ""))
-	client.next(EventRejected, 2)
-	server.next(EventConnectRequest, 100) // frees the slot
+	must(t, client.connect(ids[1], abi.RdmaUcmConnParam{}, "")) // has to wait
+	server.next(EventConnectRequest, 100)                       // frees the slot
+	server.next(EventConnectRequest, 100)
 	must(t, client.connect(ids[2], abi.RdmaUcmConnParam{}, ""))
 	server.next(EventConnectRequest, 100)
+}
+
+// TestBacklogForGood: who finds no slot for a long time gives up.
+func TestBacklogForGood(t *testing.T) {
+	k := start(t, Options{CMTimeout: time.Millisecond})
+	server, client := openCM(t, k), openCM(t, k)
+	l := server.id(100)
+	must(t, server.bind(l, ap("10.9.0.1:7174"), 0))
+	must(t, server.listen(l, 1))
+	first, second := client.dial(1, ap("10.9.0.1:7174")), client.dial(2, ap("10.9.0.1:7174"))
+	must(t, client.connect(first, abi.RdmaUcmConnParam{}, ""))
+	must(t, client.connect(second, abi.RdmaUcmConnParam{}, ""))
+	if e := client.next(EventUnreachable, 2); int32(e.Status) != -int32(unix.ETIMEDOUT) {
+		t.Errorf("status %d, want a time-out", int32(e.Status))
+	}
 }
 
 // TestClientGoes: a request whose client is gone cannot be accepted.
@@ -342,7 +357,7 @@ func TestAddressErrors(t *testing.T) {
 		{"bind the wildcard", func(id uint32) error { return c.bind(id, ap("[::]:7000"), 0) }, unix.EADDRNOTAVAIL},
 		{"bind an ephemeral port", func(id uint32) error { return c.bind(id, ap("[::]:0"), 0) }, 0},
 		{"bind a foreign address", func(id uint32) error { return c.bind(id, ap("192.0.2.1:7001"), 0) }, unix.EADDRNOTAVAIL},
-		{"bind loopback", func(id uint32) error { return c.bind(id, ap("127.0.0.1:7001"), 0) }, unix.ENODEV},
+		{"bind loopback", func(id uint32) error { return c.bind(id, ap("127.0.0.1:7001"), 0) }, 0},
 		{"bind link-local without scope", func(id uint32) error { return c.bind(id, ap("[fe80::a:1]:7001"), 0) }, unix.EINVAL},
 		{"resolve link-local without scope", func(id uint32) error { return c.resolve(id, ap("[fe80::a:1]:1"), 0) }, unix.EINVAL},
 		{"resolve without a route", func(id uint32) error { return c.resolve(id, ap("192.0.2.1:1"), 0) }, unix.ENETUNREACH},
@@ -362,9 +377,8 @@ func TestAddressErrors(t *testing.T) {
 	}
 	id = c.id(3)
 	must(t, c.resolve(id, ap("127.0.0.1:1"), 0))
-	if e := c.next(EventAddrError, 3); int32(e.Status) != -int32(unix.ENODEV) {
-		t.Errorf("status %d, want no device", int32(e.Status))
-	}
+	c.next(EventAddrResolved, 3)
+	want(t, "route to loopback", c.route(id), unix.ENODEV)
 	id = c.dial(4, ap("10.9.0.77:1"))
 	must(t, c.connect(id, abi.RdmaUcmConnParam{}, ""))
 	if e := c.next(EventUnreachable, 4); int32(e.Status) != -int32(unix.ETIMEDOUT) {
@@ -422,7 +436,7 @@ func TestQueries(t *testing.T) {
 	must(t, c.resolve(id, ap("10.9.0.2:99"), 0))
 	c.next(EventAddrResolved, 1)
 	r := query()
-	if abi.BE64(r.NodeGuid).Get() != 0x1122334455667788 || r.PortNum != 1 || r.IbdevIndex != 1 || r.Pkey != 0xffff {
+	if abi.BE64(r.NodeGuid).Get() != 0x1122334455667788 || r.PortNum != 1 || r.IbdevIndex != 1 || r.Pkey != 0 {
 		t.Errorf("resolved: %+v", r)
 	}
 	dst, _, err := parseAddr(&r.DstAddr, r.DstSize)
@@ -464,7 +478,8 @@ func TestOptions(t *testing.T) {
 	id := c.id(3)
 	must(t, c.resolve(id, ap("10.9.0.1:1"), 0))
 	c.next(EventAddrResolved, 3)
-	must(t, opt(id, abi.RDMA_OPTION_IB, abi.RDMA_OPTION_IB_PATH, make([]byte, len(bytesOf(&abi.IbPathRecData{})))))
+	path := abi.IbPathRecData{Flags: pathFlags}
+	must(t, opt(id, abi.RDMA_OPTION_IB, abi.RDMA_OPTION_IB_PATH, bytesOf(&path)))
 	c.next(EventRouteResolved, 3)
 }
 

@@ -15,12 +15,14 @@ import (
 // connManager is what all open files of rdma_cm share.
 type connManager struct {
 	ids      map[uint32]*cmID
+	groups   map[uint32]*cmGroup
+	losses   []*loss
 	nextPort uint16
 	nextPSN  uint32
 }
 
 func (c *connManager) init() {
-	c.ids = make(map[uint32]*cmID)
+	c.ids, c.groups = make(map[uint32]*cmID), make(map[uint32]*cmGroup)
 	c.nextPort, c.nextPSN = 32768, 0x1000
 }
 
@@ -28,6 +30,7 @@ func (c *connManager) init() {
 type cmFile struct {
 	k      *Kernel
 	fd     int32
+	poll   pollFD
 	queue  []cmEvent
 	closed bool
 	ready  chan struct{} // holds a token while there may be an event
@@ -64,16 +67,16 @@ func (f *cmFile) Write(ctx context.Context, p []byte) (int, error) {
 	}
 }
 
-// cmCall is a command: its body, and the room for its answer.
+// cmCall is a command: its body, how long it says that is, and the room for its answer.
 type cmCall struct {
-	body []byte
-	out  int
+	body    []byte
+	in, out int
 }
 
 // command is ucma_write of core/ucma.c.
 func (f *cmFile) command(p []byte) error {
 	hdr := load[abi.RdmaUcmCmdHdr](p)
-	if len(p) < 8 || hdr.Cmd > abi.RDMA_USER_CM_CMD_JOIN_MCAST || int(hdr.In)+8 > len(p) {
+	if len(p) < 8 || hdr.Cmd > f.k.version.lastCM() || int(hdr.In)+8 > len(p) {
 		return unix.EINVAL
 	}
 	if err := f.k.check(Call{Kind: CallCM, Cmd: hdr.Cmd}); err != nil {
@@ -84,44 +87,41 @@ func (f *cmFile) command(p []byte) error {
 	if f.closed {
 		return net.ErrClosed
 	}
-	c := cmCall{p[8:], int(hdr.Out)}
-	switch hdr.Cmd {
-	case abi.RDMA_USER_CM_CMD_CREATE_ID:
-		return f.createID(c)
-	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
-		return f.destroyID(c)
-	case abi.RDMA_USER_CM_CMD_GET_EVENT:
-		return f.getEvent(c)
-	case abi.RDMA_USER_CM_CMD_MIGRATE_ID:
-		return f.migrate(c)
-	case abi.RDMA_USER_CM_CMD_BIND:
-		return f.bind(c)
-	case abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:
-		return f.resolveAddr(c)
-	case abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:
-		return f.resolveRoute(c)
-	case abi.RDMA_USER_CM_CMD_LISTEN:
-		return f.listen(c)
-	case abi.RDMA_USER_CM_CMD_CONNECT:
-		return f.connect(c)
-	case abi.RDMA_USER_CM_CMD_ACCEPT:
-		return f.accept(c)
-	case abi.RDMA_USER_CM_CMD_REJECT:
-		return f.reject(c)
-	case abi.RDMA_USER_CM_CMD_DISCONNECT:
-		return f.disconnect(c)
-	case abi.RDMA_USER_CM_CMD_NOTIFY:
-		return f.notify(c)
-	case abi.RDMA_USER_CM_CMD_INIT_QP_ATTR:
-		return f.initQPAttr(c)
-	case abi.RDMA_USER_CM_CMD_QUERY:
-		return f.query(c)
-	case abi.RDMA_USER_CM_CMD_QUERY_ROUTE:
-		return f.queryRoute(c)
-	case abi.RDMA_USER_CM_CMD_SET_OPTION:
-		return f.setOption(c)
+	do := cmCommands()[hdr.Cmd]
+	if do == nil {
+		return unix.ENOSYS
 	}
-	return unix.ENOSYS
+	return do(f, cmCall{p[8:], int(hdr.In), int(hdr.Out)})
+}
+
+// cmCommands are the commands by number; GET_OPTION is none.
+func cmCommands() map[uint32]func(*cmFile, cmCall) error {
+	return map[uint32]func(*cmFile, cmCall) error{
+		abi.RDMA_USER_CM_CMD_CREATE_ID:          (*cmFile).createID,
+		abi.RDMA_USER_CM_CMD_DESTROY_ID:         (*cmFile).destroyID,
+		abi.RDMA_USER_CM_CMD_BIND_IP:            (*cmFile).bindIP,
+		abi.RDMA_USER_CM_CMD_RESOLVE_IP:         (*cmFile).resolveIP,
+		abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:      (*cmFile).resolveRoute,
+		abi.RDMA_USER_CM_CMD_QUERY_ROUTE:        (*cmFile).queryRoute,
+		abi.RDMA_USER_CM_CMD_CONNECT:            (*cmFile).connect,
+		abi.RDMA_USER_CM_CMD_LISTEN:             (*cmFile).listen,
+		abi.RDMA_USER_CM_CMD_ACCEPT:             (*cmFile).accept,
+		abi.RDMA_USER_CM_CMD_REJECT:             (*cmFile).reject,
+		abi.RDMA_USER_CM_CMD_DISCONNECT:         (*cmFile).disconnect,
+		abi.RDMA_USER_CM_CMD_INIT_QP_ATTR:       (*cmFile).initQPAttr,
+		abi.RDMA_USER_CM_CMD_GET_EVENT:          (*cmFile).getEvent,
+		abi.RDMA_USER_CM_CMD_SET_OPTION:         (*cmFile).setOption,
+		abi.RDMA_USER_CM_CMD_NOTIFY:             (*cmFile).notify,
+		abi.RDMA_USER_CM_CMD_JOIN_IP_MCAST:      (*cmFile).joinIP,
+		abi.RDMA_USER_CM_CMD_LEAVE_MCAST:        (*cmFile).leaveGroup,
+		abi.RDMA_USER_CM_CMD_MIGRATE_ID:         (*cmFile).migrate,
+		abi.RDMA_USER_CM_CMD_QUERY:              (*cmFile).query,
+		abi.RDMA_USER_CM_CMD_BIND:               (*cmFile).bind,
+		abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:       (*cmFile).resolveAddr,
+		abi.RDMA_USER_CM_CMD_JOIN_MCAST:         (*cmFile).joinGroup,
+		abi.RDMA_USER_CM_CMD_RESOLVE_IB_SERVICE: (*cmFile).resolveService,
+		abi.RDMA_USER_CM_CMD_WRITE_CM_EVENT:     (*cmFile).writeEvent,
+	}
 }
 
 // body reads a command's struct. The kernel copies all of it whatever the header says, so
@@ -133,8 +133,18 @@ func body[T any](c cmCall) (v T, err error) {
 	return load[T](c.body), nil
 }
 
-// partial reads the struct of a command that may be older, and shorter.
-func partial[T any](c cmCall) T { return load[T](c.body) }
+// partial reads the struct of a command that may be older, and then ends before its ECE.
+func partial[T any](c cmCall) (v T, err error) {
+	ece := int(unsafe.Sizeof(abi.RdmaUcmEce{}))
+	switch n := min(c.in, int(unsafe.Sizeof(v))); {
+	case c.in < int(unsafe.Sizeof(v))-ece:
+		return v, unix.EINVAL
+	case n < int(unsafe.Sizeof(v)): // also where there is a part of it
+		return load[T](c.body[:int(unsafe.Sizeof(v))-ece]), nil
+	default:
+		return load[T](c.body[:n]), nil
+	}
+}
 
 // answer writes a response of which the caller must take all.
 func answer[T any](c cmCall, addr uint64, v *T) error { return copyOut(addr, bytesOf(v)) }
@@ -161,6 +171,15 @@ func (f *cmFile) find(id uint32) (*cmID, error) {
 	return c, nil
 }
 
+// findBound is find for what needs a device: ucma_get_ctx_dev.
+func (f *cmFile) findBound(id uint32) (*cmID, error) {
+	c, err := f.find(id)
+	if err == nil && c.dev == nil {
+		return nil, unix.EINVAL
+	}
+	return c, err
+}
+
 // Close ends all ids of the file.
 func (f *cmFile) Close() error {
 	f.k.mu.Lock()
@@ -175,6 +194,7 @@ func (f *cmFile) Close() error {
 		}
 	}
 	f.queue = nil
+	f.poll.close()
 	close(f.gone)
 	delete(f.k.fds, f.fd)
 	delete(f.k.files, f)

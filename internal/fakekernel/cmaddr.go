@@ -5,7 +5,6 @@ package fakekernel
 import (
 	"net/netip"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,18 +45,19 @@ func putAddr(to []byte, a netip.AddrPort, scope uint32) uint16 {
 	return uint16(copy(to, bytesOf(&v)))
 }
 
+// anyAddr tells whether an address stands for any: the kernel takes loopback for the same.
+func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
+
 // linkLocal tells whether an address means nothing without an interface.
 func linkLocal(a netip.Addr) bool { return a.Is6() && !a.Is4In6() && a.IsLinkLocalUnicast() }
 
 // local checks an address to bind to and returns its device, nil for the wildcard.
 func (k *Kernel) local(a netip.Addr, scope uint32) (*device, error) {
 	switch {
-	case a.IsUnspecified():
+	case anyAddr(a):
 		return nil, nil
 	case linkLocal(a) && scope == 0:
 		return nil, unix.EINVAL
-	case a.IsLoopback():
-		return nil, unix.ENODEV
 	}
 	d := k.deviceAt(a)
 	switch {
@@ -76,8 +76,13 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 	if err != nil {
 		return err
 	}
+	if d != nil && c.ps == abi.RDMA_PS_IPOIB { // which needs InfiniBand
+		return unix.EINVAL
+	}
 	old, only := c.src, c.afOnly
-	c.afOnly = only || a.Addr().Is4()
+	if !c.afSet {
+		c.afOnly = a.Addr().Is4()
+	}
 	if c.src = a; a.Port() == 0 {
 		c.src = netip.AddrPortFrom(a.Addr(), k.freePort(c.ps))
 	} else if err = c.checkPort(c.reuse); err == nil && a.Port() < 1024 && os.Geteuid() != 0 {
@@ -88,19 +93,31 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 		return err
 	}
 	c.dev, c.scope, c.port, c.state = d, scope, true, cmBound
+	c.bound = d != nil
+	if !c.dst.IsValid() { // its family is known now
+		c.dst = netip.AddrPortFrom(unspecified(a.Addr()), 0)
+	}
 	return nil
+}
+
+// unspecified is the wildcard of an address's family.
+func unspecified(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }
 
 // checkPort looks for another holder of the source port: cma_check_port of core/cma.c.
 func (c *cmID) checkPort(reuse bool) error {
 	for _, o := range c.file.k.cm.ids {
-		if o == c || !o.port || o.ps != c.ps || o.src.Port() != c.src.Port() || reuse && o.reuse {
+		if o == c || !o.port || o.bindPS != c.bindPS || o.src.Port() != c.src.Port() || reuse && o.reuse {
 			continue
 		}
 		a, b := c.src.Addr(), o.src.Addr()
 		switch {
 		case c.afOnly && o.afOnly && a.Is4() != b.Is4():
-		case a.IsUnspecified() || b.IsUnspecified():
+		case anyAddr(a) || anyAddr(b):
 			return unix.EADDRNOTAVAIL
 		case a == b:
 			return unix.EADDRINUSE
@@ -118,7 +135,7 @@ func (k *Kernel) freePort(ps uint16) uint16 {
 		}
 		taken := false
 		for _, o := range k.cm.ids {
-			taken = taken || o.port && o.ps == ps && o.src.Port() == p
+			taken = taken || o.port && o.bindPS == ps && o.src.Port() == p
 		}
 		if !taken {
 			return p
@@ -131,215 +148,46 @@ func (f *cmFile) bind(c cmCall) error {
 	if err != nil {
 		return err
 	}
-	a, scope, err := parseAddr(&in.Addr, in.AddrSize)
-	if err != nil || in.Reserved != 0 {
+	if in.Reserved != 0 || in.AddrSize == 0 {
 		return unix.EINVAL
 	}
-	id, err := f.find(in.Id)
+	return f.bindID(in.Id, &in.Addr, in.AddrSize)
+}
+
+// bindIP is the older command.
+func (f *cmFile) bindIP(c cmCall) error {
+	in, err := body[abi.RdmaUcmBindIp](c)
 	if err != nil {
 		return err
 	}
-	if id.state != cmIdle {
-		return unix.EINVAL
-	}
-	return id.bindTo(a, scope)
+	var s abi.KernelSockaddrStorage
+	size := fromIn6(&s, &in.Addr)
+	return f.bindID(in.Id, &s, size)
 }
 
-func (f *cmFile) resolveAddr(c cmCall) error {
-	in, err := body[abi.RdmaUcmResolveAddr](c)
-	if err != nil {
-		return err
+// fromIn6 takes an address of an older command, which has no room for one of family AF_IB.
+func fromIn6(to *abi.KernelSockaddrStorage, from *abi.SockaddrIn6) uint16 {
+	copy(bytesOf(to), bytesOf(from))
+	if size := sizeOf(to); int(size) <= len(bytesOf(from)) {
+		return size
 	}
-	dst, scope, err := parseAddr(&in.DstAddr, in.DstSize)
-	if err != nil || in.Reserved != 0 {
-		return unix.EINVAL
-	}
-	src, srcScope := netip.AddrPort{}, scope
-	if in.SrcSize != 0 {
-		if src, srcScope, err = parseAddr(&in.SrcAddr, in.SrcSize); err != nil {
-			return err
-		}
-	}
-	id, err := f.find(in.Id)
-	if err != nil {
-		return err
-	}
-	if linkLocal(dst.Addr()) && scope == 0 {
-		return unix.EINVAL
-	}
-	if err := id.bindForResolve(src, srcScope, dst); err != nil {
-		return err
-	}
-	id.dst = dst
-	if id.scope == 0 {
-		id.scope = scope
-	}
-	return f.k.route(id, time.Duration(in.TimeoutMs)*time.Millisecond)
+	return 0
 }
 
-// bindForResolve binds an idle id to the source, or to the wildcard of the destination's
-// family.
-func (c *cmID) bindForResolve(src netip.AddrPort, scope uint32, dst netip.AddrPort) error {
-	if c.state == cmIdle {
-		if !src.IsValid() {
-			any := netip.IPv6Unspecified()
-			if dst.Addr().Is4() {
-				any = netip.IPv4Unspecified()
-			}
-			src = netip.AddrPortFrom(any, 0)
-		}
-		if err := c.bindTo(src, scope); err != nil {
-			return err
-		}
+func (f *cmFile) bindID(id uint32, s *abi.KernelSockaddrStorage, size uint16) error {
+	ib, isIB := parseIB(s, size)
+	a, scope, err := parseAddr(s, size)
+	if err != nil && !isIB {
+		return err
 	}
-	if c.state != cmBound || c.src.Addr().Is4() != dst.Addr().Is4() {
-		return unix.EINVAL
-	}
-	return nil
-}
-
-// route finds the device that leads to the destination; the answer is an event, or, where
-// there is no route at all, an error.
-func (k *Kernel) route(c *cmID, timeout time.Duration) error {
-	dst := c.dst.Addr()
-	if dst.IsUnspecified() { // this host
-		if d := k.anyDevice(dst); d != nil {
-			dst = d.source(dst)
-			c.dst = netip.AddrPortFrom(dst, c.dst.Port())
-		}
-	}
-	out, reachable := k.egress(c, dst)
+	c, err := f.find(id)
 	switch {
-	case out == nil && dst.IsLoopback():
-		c.state = cmAddrResolved // back to bound when it fails
-		c.resolved(nil, -int32(unix.ENODEV))
-	case out == nil:
-		return unix.ENETUNREACH
-	case !reachable:
-		c.state = cmAddrQuery
-		k.after(min(timeout, k.opts.CMTimeout), func() { c.resolved(nil, -int32(unix.ETIMEDOUT)) })
-	default:
-		c.state = cmAddrQuery
-		c.resolved(out, 0)
-	}
-	return nil
-}
-
-// egress is the device towards an address, and whether a host answers there.
-func (k *Kernel) egress(c *cmID, dst netip.Addr) (out *device, reachable bool) {
-	target := k.deviceAt(dst)
-	reachable = target != nil || k.silent(dst)
-	switch {
-	case c.dev != nil:
-		return c.dev, reachable
-	case linkLocal(dst):
-		return k.deviceOn(c.scope), reachable
-	case target != nil:
-		return target, true
-	}
-	for _, d := range k.devices {
-		for _, a := range d.Addrs {
-			if !d.dead && a.Is4() == dst.Is4() && samePrefix(a, dst) {
-				return d, reachable
-			}
-		}
-	}
-	return nil, false
-}
-
-// deviceOn is the device on an interface.
-func (k *Kernel) deviceOn(ifIndex uint32) *device {
-	for _, d := range k.devices {
-		if !d.dead && d.IfIndex == ifIndex {
-			return d
-		}
-	}
-	return nil
-}
-
-func (k *Kernel) silent(a netip.Addr) bool {
-	for _, s := range k.opts.Silent {
-		if s == a.WithZone("") {
-			return true
-		}
-	}
-	return false
-}
-
-// samePrefix: all interfaces have a /24 and a /64.
-func samePrefix(a, b netip.Addr) bool {
-	bits := 64
-	if a.Is4() {
-		bits = 24
-	}
-	return netip.PrefixFrom(a, bits).Masked().Contains(b)
-}
-
-// anyDevice is a device with an address of the same family.
-func (k *Kernel) anyDevice(a netip.Addr) *device {
-	for _, d := range k.devices {
-		if !d.dead && d.source(a).IsValid() {
-			return d
-		}
-	}
-	return nil
-}
-
-// source is the address from which the device speaks to another: a host reaches itself
-// from the very address, others from an address of the same family and reach.
-func (d *device) source(to netip.Addr) (best netip.Addr) {
-	if d.localTo(to) {
-		return to
-	}
-	for _, a := range d.Addrs {
-		if a.Is4() == to.Is4() && (!best.IsValid() || linkLocal(best) != linkLocal(to)) {
-			best = a
-		}
-	}
-	return best
-}
-
-// resolved ends the search for an address.
-func (c *cmID) resolved(d *device, status int32) {
-	if c.dead || c.state != cmAddrQuery && c.state != cmAddrResolved {
-		return
-	}
-	if status != 0 {
-		c.state = cmBound
-		c.push(EventAddrError, status, abi.RdmaUcmConnParam{})
-		return
-	}
-	c.dev, c.state = d, cmAddrResolved
-	if c.src.Addr().IsUnspecified() {
-		c.src = netip.AddrPortFrom(d.source(c.dst.Addr()), c.src.Port())
-	}
-	c.push(EventAddrResolved, 0, abi.RdmaUcmConnParam{})
-}
-
-func (f *cmFile) resolveRoute(c cmCall) error {
-	in, err := body[abi.RdmaUcmResolveRoute](c)
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	id, err := f.find(in.Id)
-	if err != nil {
-		return err
-	}
-	if id.state != cmAddrResolved {
+	case c.state != cmIdle:
 		return unix.EINVAL
+	case isIB:
+		return c.bindIB(ib)
 	}
-	id.state = cmRouteResolved
-	id.push(EventRouteResolved, 0, abi.RdmaUcmConnParam{})
-	return nil
-}
-
-// setPath is the option that gives the route instead of resolving it.
-func (c *cmID) setPath(val []byte) error {
-	size := len(bytesOf(&abi.IbPathRecData{}))
-	if c.state != cmAddrResolved || len(val) == 0 || len(val)%size != 0 {
-		return unix.EINVAL
-	}
-	c.state = cmRouteResolved
-	c.push(EventRouteResolved, 0, abi.RdmaUcmConnParam{})
-	return nil
+	return c.bindTo(a, scope)
 }

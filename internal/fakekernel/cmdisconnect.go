@@ -15,27 +15,26 @@ func (f *cmFile) disconnect(c cmCall) error {
 	if err != nil {
 		return err
 	}
-	id, err := f.find(in.Id)
-	if err != nil {
+	id, err := f.findBound(in.Id)
+	switch {
+	case err != nil:
 		return err
-	}
-	if id.state != cmConnect && id.state != cmDisconnect {
+	case !id.hasCM():
 		return unix.EINVAL
-	}
-	if id.iwarp() {
+	case id.iwarp():
 		return id.iwDisconnect()
 	}
 	switch id.link {
 	case linkEstablished:
 		id.link = linkDreqSent
-		if p := id.other(); p != nil {
+		if p := id.send(CMDisconnectRequest); p != nil {
 			p.dreqReceived()
 		}
 		// A peer that never answers is given up after a while.
 		f.k.after(20*f.k.opts.CMTimeout, func() { id.disconnected(linkDreqSent, -int32(unix.ETIMEDOUT)) })
 	case linkDreqRcvd:
 		id.timeWait()
-		if p := id.other(); p != nil {
+		if p := id.send(CMDisconnectReply); p != nil {
 			p.drepReceived()
 		}
 	}
@@ -77,7 +76,9 @@ func (c *cmID) timeWait() {
 	k.after(k.opts.TimeWait, func() {
 		if !c.dead && c.link == linkTimeWait {
 			c.link = linkIdle
-			c.push(EventTimeWaitExit, 0, abi.RdmaUcmConnParam{})
+			if c.state == cmDisconnect {
+				c.push(EventTimeWaitExit, 0, abi.RdmaUcmConnParam{})
+			}
 		}
 	})
 }

@@ -3,7 +3,6 @@
 package fakekernel
 
 import (
-	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +24,14 @@ const (
 	EventEstablished     = 9
 	EventDisconnected    = 10
 	EventDeviceRemoval   = 11
+	EventMulticastJoin   = 12
+	EventMulticastError  = 13
 	EventAddrChange      = 14
 	EventTimeWaitExit    = 15
+	EventAddrInfo        = 16
+	EventAddrInfoError   = 17
+	EventUser            = 18
+	EventInternal        = 19
 )
 
 // Lengths of private data: what the user may give, and what the peer always sees.
@@ -34,6 +39,8 @@ const (
 	connectData = 56
 	acceptData  = 196
 	rejectData  = 148
+	sidrData    = 180
+	sidrReply   = 136
 )
 
 // Reasons of a rejection: enum ib_cm_rej_reason.
@@ -46,30 +53,50 @@ const (
 
 // cmEvent waits to be fetched.
 type cmEvent struct {
-	owner *cmID // on which it counts
-	child *cmID // the id of a connection request
+	owner *cmID    // on which it counts
+	child *cmID    // the id of a connection request
+	group *cmGroup // on which it counts as well
 	resp  abi.RdmaUcmEventResp
 }
 
-// push queues an event of an id; the lock is held. Ids without a uid have none.
+// push queues an event of an id; the lock is held. Ids without a uid have none. In that of
+// an id for datagrams the private data is elsewhere, and there is nothing else.
 func (c *cmID) push(typ uint32, status int32, param abi.RdmaUcmConnParam) {
-	if c.dead || c.uid == 0 {
+	if c.datagrams() {
+		c.pushUD(typ, status, abi.RdmaUcmUdParam{PrivateData: param.PrivateData, PrivateDataLen: param.PrivateDataLen})
 		return
 	}
-	e := cmEvent{owner: c, resp: abi.RdmaUcmEventResp{Uid: c.uid, Id: c.id, Event: typ, Status: uint32(status)}}
+	e := c.event(typ, status)
 	copy(bytesOf(&e.resp.Param), bytesOf(&param))
-	c.file.queue = append(c.file.queue, e)
-	c.file.signal()
+	c.post(e)
 }
 
-func (f *cmFile) signal() {
-	if len(f.queue) == 0 {
+func (c *cmID) pushUD(typ uint32, status int32, param abi.RdmaUcmUdParam) {
+	e := c.event(typ, status)
+	copy(bytesOf(&e.resp.Param), bytesOf(&param))
+	c.post(e)
+}
+
+func (c *cmID) event(typ uint32, status int32) cmEvent {
+	return cmEvent{owner: c, resp: abi.RdmaUcmEventResp{Uid: c.uid, Id: c.id, Event: typ, Status: uint32(status)}}
+}
+
+// post queues an event. A request is announced also to a listener without a uid.
+func (c *cmID) post(e cmEvent) {
+	if c.dead || c.uid == 0 && e.child == nil {
 		return
 	}
-	select {
-	case f.ready <- struct{}{}:
-	default:
-	}
+	c.file.queue = append(c.file.queue, e)
+	c.file.changed()
+}
+
+// announce brings the id of a request to its listener.
+func (l *cmID) announce(child *cmID, param []byte, ece abi.RdmaUcmEce) {
+	l.slots--
+	e := l.event(EventConnectRequest, 0)
+	e.child, e.resp.Id, e.resp.Ece = child, child.id, ece
+	copy(bytesOf(&e.resp.Param), param)
+	l.post(e)
 }
 
 // getEvent hands the oldest event out. Callers from before the ECE fields have less room.
@@ -88,15 +115,18 @@ func (f *cmFile) getEvent(c cmCall) error {
 	e := f.queue[0]
 	raw := bytesOf(&e.resp)
 	if err := copyOut(in.Response, raw[:min(len(raw), c.out)]); err != nil {
-		f.signal()
+		f.changed()
 		return err
 	}
 	e.owner.reported++
+	if e.group != nil {
+		e.group.reported++
+	}
 	if e.child != nil {
 		e.owner.slots++
 	}
 	f.queue = slices.Delete(f.queue, 0, 1)
-	f.signal() // for another waiter
+	f.changed() // for another waiter
 	return nil
 }
 
@@ -106,57 +136,4 @@ func private(param abi.RdmaUcmConnParam, data []byte, n int) abi.RdmaUcmConnPara
 	copy(param.PrivateData[:n], data)
 	param.PrivateDataLen = uint8(n)
 	return param
-}
-
-// CM is the connection manager, for tests that look at it or make trouble.
-type CM struct{ k *Kernel }
-
-// CM returns the kernel's connection manager.
-func (k *Kernel) CM() CM { return CM{k} }
-
-// CMID describes an id.
-type CMID struct {
-	ID       uint32
-	UID      uint64
-	Src, Dst netip.AddrPort
-	Listens  bool
-}
-
-// IDs lists the ids of all files, in the order of their numbers.
-func (m CM) IDs() []CMID {
-	m.k.mu.Lock()
-	defer m.k.mu.Unlock()
-	var list []CMID
-	for _, c := range m.k.cm.ids {
-		list = append(list, CMID{c.id, c.uid, c.src, c.dst, c.state == cmListen})
-	}
-	slices.SortFunc(list, func(a, b CMID) int { return int(a.ID) - int(b.ID) })
-	return list
-}
-
-// Inject queues an event for an id, with a status (a negative errno, or the reason of a
-// rejection) and private data as they are given, whatever state the id is in. It reports
-// whether there is such an id.
-func (m CM) Inject(id, typ uint32, status int32, data []byte) bool {
-	m.k.mu.Lock()
-	defer m.k.mu.Unlock()
-	c := m.k.cm.ids[id]
-	if c == nil {
-		return false
-	}
-	c.push(typ, status, private(abi.RdmaUcmConnParam{}, data, len(data)))
-	return true
-}
-
-// InjectRaw queues any event record on the file of an id. It counts on that id.
-func (m CM) InjectRaw(id uint32, resp abi.RdmaUcmEventResp) bool {
-	m.k.mu.Lock()
-	defer m.k.mu.Unlock()
-	c := m.k.cm.ids[id]
-	if c == nil {
-		return false
-	}
-	c.file.queue = append(c.file.queue, cmEvent{owner: c, resp: resp})
-	c.file.signal()
-	return true
 }

@@ -38,6 +38,8 @@ const (
 	linkDreqSent
 	linkDreqRcvd
 	linkTimeWait
+	linkSidrSent
+	linkSidrRcvd
 )
 
 // cmID is a communication identifier.
@@ -45,19 +47,33 @@ type cmID struct {
 	id      uint32
 	uid     uint64 // 0: its events are dropped
 	file    *cmFile
-	ps      uint16
+	ps      uint16 // as it was made
+	qpType  uint8
 	state   cmState
 	link    linkState
 	removed bool // the device is gone
 	dead    bool // destroyed; timers look
 
 	src, dst netip.AddrPort
-	scope    uint32 // of link-local addresses
+	ib       *ibPair // addresses of family AF_IB, in place of src and dst but for the port
+	scope    uint32  // of link-local addresses
 	dev      *device
-	port     bool // holds its source port
+	bound    bool   // to a network interface, as RoCE needs it
+	hops     uint8  // to the destination, as the route says; 0 if it was not asked
+	bindPS   uint16 // the port space of the port
+	port     bool   // holds its source port
 	reuse    bool
 	afOnly   bool
-	slots    int // listener: requests that may still be queued
+	afSet    bool // by the user
+	slots    int  // listener: requests that may still be queued
+
+	path       *pathRec // of the route
+	tos        uint8
+	timeout    uint8
+	timeoutSet bool
+	qkey       uint32 // of datagrams; 0 as long as there is none
+	ece        abi.RdmaUcmEce
+	groups     []*cmGroup
 
 	peer      *cmID
 	psn       uint32 // where the peer's sends to us begin
@@ -73,8 +89,8 @@ type cmID struct {
 	iw iwConn // on iWARP, in place of the link and what belongs to it
 }
 
-func (k *Kernel) newID(f *cmFile, ps uint16) *cmID {
-	c := &cmID{file: f, ps: ps, psn: k.cm.nextPSN}
+func (k *Kernel) newID(f *cmFile, ps uint16, qpType uint8) *cmID {
+	c := &cmID{file: f, ps: ps, qpType: qpType, bindPS: ps, psn: k.cm.nextPSN}
 	k.cm.nextPSN = (k.cm.nextPSN*5 + 0x1235) & psnMask
 	for k.cm.ids[c.id] != nil {
 		c.id++
@@ -91,18 +107,30 @@ func (f *cmFile) createID(c cmCall) error {
 	if err != nil {
 		return err
 	}
-	switch in.Ps {
-	case abi.RDMA_PS_TCP, abi.RDMA_PS_UDP, abi.RDMA_PS_IPOIB, abi.RDMA_PS_IB:
-	default:
-		return unix.EINVAL
+	typ, err := qpTypeOf(in.Ps, in.QpType)
+	if err != nil {
+		return err
 	}
-	id := f.k.newID(f, in.Ps)
+	id := f.k.newID(f, in.Ps, typ)
 	id.uid = in.Uid
 	if err := answer(c, in.Response, &abi.RdmaUcmCreateIdResp{Id: id.id}); err != nil {
 		f.k.endID(id)
 		return err
 	}
 	return nil
+}
+
+// qpTypeOf is the transport of a port space; only that of IB leaves it to the user.
+func qpTypeOf(ps uint16, typ uint8) (uint8, error) {
+	switch ps {
+	case abi.RDMA_PS_TCP:
+		return abi.IB_UVERBS_QPT_RC, nil
+	case abi.RDMA_PS_UDP, abi.RDMA_PS_IPOIB:
+		return abi.IB_UVERBS_QPT_UD, nil
+	case abi.RDMA_PS_IB:
+		return typ, nil
+	}
+	return 0, unix.EINVAL
 }
 
 func (f *cmFile) destroyID(c cmCall) error {
@@ -134,24 +162,32 @@ func (k *Kernel) endID(c *cmID) {
 	c.dead = true
 	delete(k.cm.ids, c.id)
 	c.hangUp()
-	var orphans []*cmID
-	c.file.queue = slices.DeleteFunc(c.file.queue, func(e cmEvent) bool {
-		if e.owner == c && e.child != nil {
-			orphans = append(orphans, e.child)
-		}
-		return e.owner == c
-	})
-	for _, child := range orphans {
+	for _, g := range c.groups {
+		delete(k.cm.groups, g.id)
+	}
+	for _, child := range c.file.forget(func(e cmEvent) bool { return e.owner == c }) {
 		k.endID(child)
 	}
 }
 
-// other is the peer that a message reaches; nil if it reaches none.
-func (c *cmID) other() *cmID {
-	if c.peer == nil || c.peer.dead || c.file.k.cut {
-		return nil
-	}
-	return c.peer
+// forget takes events away that were not fetched, and returns the ids that they announced.
+func (f *cmFile) forget(match func(cmEvent) bool) (orphans []*cmID) {
+	f.queue = slices.DeleteFunc(f.queue, func(e cmEvent) bool {
+		if match(e) && e.child != nil {
+			orphans = append(orphans, e.child)
+		}
+		return match(e)
+	})
+	f.changed()
+	return orphans
+}
+
+// datagrams tells whether the id asks for services of datagrams.
+func (c *cmID) datagrams() bool { return c.qpType == abi.IB_UVERBS_QPT_UD }
+
+// hasCM tells whether there is an id of the layer below: struct rdma_id_private, cm_id.
+func (c *cmID) hasCM() bool {
+	return c.state == cmConnect || c.state == cmDisconnect || c.state == cmListen && c.dev != nil
 }
 
 // hangUp tells the peer that this end is going: cm_destroy_id of core/cm.c.
@@ -159,90 +195,48 @@ func (c *cmID) hangUp() {
 	if c.iwarp() {
 		c.iwHangUp()
 	}
-	p := c.other()
-	if p == nil {
-		return
-	}
 	switch c.link {
 	case linkReqSent:
-		p.rejected(rejectTimeout, nil)
+		c.sendReject(rejectTimeout, nil)
 	case linkReqRcvd, linkRepSent, linkRepRcvd:
-		p.rejected(rejectConsumer, nil)
+		c.sendReject(rejectConsumer, nil)
 	case linkEstablished:
-		p.dreqReceived()
+		if p := c.send(CMDisconnectRequest); p != nil {
+			p.dreqReceived()
+		}
 	case linkDreqRcvd:
-		p.drepReceived()
+		if p := c.send(CMDisconnectReply); p != nil {
+			p.drepReceived()
+		}
+	case linkSidrRcvd:
+		c.sendSidr(sidrReject, 0, nil)
 	}
 }
 
 // migrate moves an id, and its events, from another file to this one.
 func (f *cmFile) migrate(c cmCall) error {
-	if err := roomFor[abi.RdmaUcmMigrateResp](c); err != nil {
-		return err
-	}
 	in, err := body[abi.RdmaUcmMigrateId](c)
 	if err != nil {
 		return err
 	}
-	from, ok := f.k.fds[int32(in.Fd)].(*cmFile)
-	if !ok {
-		return unix.EINVAL
+	from, err := f.k.cmFileAt(int32(in.Fd))
+	if err != nil {
+		return err
 	}
 	id, err := from.find(in.Id)
 	if err != nil {
 		return err
 	}
+	var moved []cmEvent
 	for _, e := range from.queue {
 		if e.owner == id {
-			f.queue = append(f.queue, e)
+			moved = append(moved, e)
 		}
 	}
 	from.queue = slices.DeleteFunc(from.queue, func(e cmEvent) bool { return e.owner == id })
+	f.queue = append(f.queue, moved...)
 	id.file = f
-	f.signal()
+	from.changed()
+	f.changed()
 	return answer(c, in.Response, &abi.RdmaUcmMigrateResp{EventsReported: id.reported})
-}
-
-func (f *cmFile) setOption(c cmCall) error {
-	in, err := body[abi.RdmaUcmSetOption](c)
-	if err != nil {
-		return err
-	}
-	id, err := f.find(in.Id)
-	if err != nil {
-		return err
-	}
-	val := make([]byte, min(in.Optlen, uint32(pageSize)))
-	if err := copyIn(val, in.Optval); err != nil {
-		return err
-	}
-	switch {
-	case in.Level == abi.RDMA_OPTION_IB && in.Optname == abi.RDMA_OPTION_IB_PATH:
-		return id.setPath(val)
-	case in.Level != abi.RDMA_OPTION_ID:
-		return unix.ENOSYS
-	}
-	return id.setIDOption(in.Optname, val)
-}
-
-func (c *cmID) setIDOption(name uint32, val []byte) error {
-	sizes := map[uint32]int{
-		abi.RDMA_OPTION_ID_TOS: 1, abi.RDMA_OPTION_ID_REUSEADDR: 4,
-		abi.RDMA_OPTION_ID_AFONLY: 4, abi.RDMA_OPTION_ID_ACK_TIMEOUT: 1,
-	}
-	size, ok := sizes[name]
-	switch {
-	case !ok:
-		return unix.ENOSYS
-	case len(val) != size:
-		return unix.EINVAL
-	case name == abi.RDMA_OPTION_ID_REUSEADDR:
-		c.reuse = load[uint32](val) != 0
-	case name == abi.RDMA_OPTION_ID_AFONLY:
-		if c.state != cmIdle && c.state != cmBound {
-			return unix.EINVAL
-		}
-		c.afOnly = load[uint32](val) != 0
-	}
-	return nil
 }

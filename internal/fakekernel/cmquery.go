@@ -3,6 +3,9 @@
 package fakekernel
 
 import (
+	"encoding/binary"
+	"net/netip"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/abi"
@@ -25,34 +28,66 @@ func (f *cmFile) query(c cmCall) error {
 		return id.queryAddr(c, in.Response, (*cmID).gidAddrs)
 	case abi.RDMA_USER_CM_QUERY_PATH:
 		return id.queryPath(c, in.Response)
+	case abi.RDMA_USER_CM_QUERY_IB_SERVICE:
+		if f.k.version >= v700 {
+			return noServices(c)
+		}
 	}
 	return unix.ENOSYS
 }
 
+// noServices: only the administration of a subnet knows services.
+func noServices(c cmCall) error {
+	if err := roomFor[abi.RdmaUcmQueryIbServiceResp](c); err != nil {
+		return err
+	}
+	return unix.ENODATA
+}
+
 func (c *cmID) ipAddrs(r *abi.RdmaUcmQueryAddrResp) {
+	if c.ib != nil {
+		c.ibAddrs(r)
+		return
+	}
 	r.SrcSize = putAddr(bytesOf(&r.SrcAddr), c.src, c.scope)
 	r.DstSize = putAddr(bytesOf(&r.DstAddr), c.dst, c.scope)
 }
 
+func (c *cmID) ibAddrs(r *abi.RdmaUcmQueryAddrResp) {
+	r.SrcSize, r.DstSize = c.ib.src.put(bytesOf(&r.SrcAddr)), c.ib.dst.put(bytesOf(&r.DstAddr))
+}
+
 // gidAddrs gives GIDs as addresses of family AF_IB.
 func (c *cmID) gidAddrs(r *abi.RdmaUcmQueryAddrResp) {
-	const afIB, size = 27, 48
-	r.SrcSize, r.DstSize = size, size
-	put := func(to []byte, gid [16]byte) {
-		*view[uint16](to) = afIB
-		*view[abi.BE16](to[2:]) = abi.ToBE16(0xffff)
-		copy(to[8:], gid[:])
+	if c.ib != nil {
+		c.ibAddrs(r)
+		return
 	}
-	var src, dst [16]byte
-	if c.dev != nil && c.src.IsValid() {
-		src = c.src.Addr().As16()
-		if c.dst.IsValid() {
-			dst = c.dst.Addr().As16()
+	as := func(a netip.AddrPort) ibAddr {
+		x := ibAddr{pkey: c.pkey(), sid: serviceID(c.ps, a.Port())}
+		if c.dev != nil && a.IsValid() {
+			x.gid = a.Addr().As16()
 		}
+		return x
 	}
-	put(bytesOf(&r.SrcAddr), src)
-	put(bytesOf(&r.DstAddr), dst)
+	src, dst := as(c.src), as(c.dst)
+	r.SrcSize, r.DstSize = src.put(bytesOf(&r.SrcAddr)), dst.put(bytesOf(&r.DstAddr))
 }
+
+// pkey is the partition of the address. An Ethernet interface has none, so it is known only
+// where the id came to its device without one.
+func (c *cmID) pkey() uint16 {
+	switch {
+	case c.ib != nil:
+		return c.ib.src.pkey
+	case c.dev != nil && !c.bound:
+		return 0xffff
+	}
+	return 0
+}
+
+// serviceID is the service of a port: rdma_get_service_id.
+func serviceID(ps, port uint16) uint64 { return uint64(ps)<<16 | uint64(port) }
 
 func (c *cmID) queryAddr(call cmCall, addr uint64, fill func(*cmID, *abi.RdmaUcmQueryAddrResp)) error {
 	const oldSize = 272 // without the device index
@@ -62,7 +97,8 @@ func (c *cmID) queryAddr(call cmCall, addr uint64, fill func(*cmID, *abi.RdmaUcm
 	var r abi.RdmaUcmQueryAddrResp
 	fill(c, &r)
 	if c.dev != nil {
-		r.NodeGuid, r.PortNum, r.Pkey, r.IbdevIndex = uint64(c.dev.guid()), 1, 0xffff, c.dev.index
+		r.NodeGuid, r.PortNum, r.IbdevIndex = uint64(c.dev.guid()), 1, c.dev.index
+		binary.BigEndian.PutUint16(bytesOf(&r.Pkey), c.pkey())
 	}
 	raw := bytesOf(&r)
 	return copyOut(addr, raw[:min(len(raw), call.out)])
@@ -74,30 +110,20 @@ func (c *cmID) queryPath(call cmCall, addr uint64) error {
 		head abi.RdmaUcmQueryPathResp
 		path abi.IbPathRecData
 	}
-	head := len(bytesOf(&abi.RdmaUcmQueryPathResp{}))
-	if call.out < head {
+	var r resp
+	n, all := len(bytesOf(&r.head)), len(bytesOf(&r))
+	if call.out < n {
 		return unix.ENOSPC
 	}
-	var r resp
-	n := head
-	if c.hasRoute() {
-		const flags = 0x1 | 0x2 | 0x20 // GMP, primary, bidirectional
-		r.head.NumPaths, r.path.Flags = 1, flags
-		rec := bytesOf(&r.path.PathRec) // struct ib_path_rec of the wire: service id, DGID, SGID ...
-		dst, src := c.dst.Addr().As16(), c.src.Addr().As16()
-		copy(rec[8:], dst[:])
-		copy(rec[24:], src[:])
-		n = len(bytesOf(&r))
+	if c.path != nil {
+		r.head.NumPaths = 1
+		if call.out > all || call.out == all && c.file.k.version >= v700 { // which was a mistake
+			r.path.Flags = pathFlags
+			copy(bytesOf(&r.path.PathRec), c.path[:])
+			n = all
+		}
 	}
-	return copyOut(addr, bytesOf(&r)[:min(n, call.out)])
-}
-
-func (c *cmID) hasRoute() bool {
-	return !c.iwarp() && c.routed()
-}
-
-func (c *cmID) routed() bool {
-	return c.state == cmRouteResolved || c.state == cmConnect || c.state == cmDisconnect
+	return copyOut(addr, bytesOf(&r)[:n])
 }
 
 // queryRoute answers in the form of sockaddr_in6.
@@ -115,24 +141,38 @@ func (f *cmFile) queryRoute(c cmCall) error {
 		return err
 	}
 	var r abi.RdmaUcmQueryRouteResp
-	putAddr(bytesOf(&r.SrcAddr), id.src, id.scope)
-	putAddr(bytesOf(&r.DstAddr), id.dst, id.scope)
+	if id.ib == nil {
+		putAddr(bytesOf(&r.SrcAddr), id.src, id.scope)
+		putAddr(bytesOf(&r.DstAddr), id.dst, id.scope)
+	} else {
+		var full abi.RdmaUcmQueryAddrResp
+		id.ibAddrs(&full)
+		copy(bytesOf(&r.SrcAddr), bytesOf(&full.SrcAddr))
+		copy(bytesOf(&r.DstAddr), bytesOf(&full.DstAddr))
+	}
 	if id.dev != nil {
 		r.NodeGuid, r.PortNum, r.IbdevIndex = uint64(id.dev.guid()), 1, id.dev.index
-	}
-	if id.hasRoute() {
-		r.NumPaths = 1
-		p := &r.IbRoute[0]
-		p.Dgid, p.Sgid = id.dst.Addr().As16(), id.src.Addr().As16()
-		p.Pkey, p.Mtu, p.Reversible = abi.ToBE16(0xffff), uint32(id.dev.MTU), 1
-		p.HopLimit, p.PacketLifeTime = 64, packetLifeTime
+		id.putRoute(&r)
 	}
 	raw := bytesOf(&r)
 	return copyOut(in.Response, raw[:min(len(raw), c.out)])
 }
 
-// packetLifeTime is what RoCE assumes: 4.096 µs * 2^16.
-const packetLifeTime = 16
+// putRoute: ucma_copy_iboe_route. Without a path there are the GIDs alone. iWARP has hardware
+// addresses there, which are left out here.
+func (c *cmID) putRoute(r *abi.RdmaUcmQueryRouteResp) {
+	p := &r.IbRoute[0]
+	switch {
+	case c.iwarp():
+	case c.path != nil:
+		r.NumPaths, *p = 1, c.path.user()
+	default:
+		p.Pkey = abi.ToBE16(0xffff)
+		if c.ib == nil {
+			p.Sgid, p.Dgid = c.src.Addr().As16(), c.dst.Addr().As16()
+		}
+	}
+}
 
 // initQPAttr tells how to modify a queue pair: rdma_init_qp_attr, and from the moment that
 // there is a connection ib_cm_init_qp_attr.
@@ -144,37 +184,53 @@ func (f *cmFile) initQPAttr(c cmCall) error {
 	if err != nil {
 		return err
 	}
-	id, err := f.find(in.Id)
+	if in.QpState > stateError {
+		return unix.EINVAL
+	}
+	id, err := f.findBound(in.Id)
 	if err != nil {
 		return err
 	}
-	if id.dev == nil || in.QpState > stateError {
-		return unix.EINVAL
-	}
 	a := abi.IbUverbsQpAttr{QpState: in.QpState}
-	if id.iwarp() {
-		if err := id.iwAttr(&a); err != nil {
-			return err
-		}
-		return answer(c, in.Response, &a)
-	}
-	ok := true
 	switch {
-	case id.link == linkIdle && id.state != cmConnect && id.state != cmDisconnect:
-		a.QpAttrMask, a.PortNum = maskState|initBits, 1 // no access before the peer is known
-	case in.QpState == stateInit:
-		ok = id.attrInit(&a)
-	case in.QpState == stateRTR:
-		ok = id.attrRTR(&a)
-	case in.QpState == stateRTS:
-		ok = id.attrRTS(&a)
+	case id.iwarp():
+		err = id.iwAttr(&a)
+	case !id.hasCM() || id.datagrams():
+		id.attrAlone(&a)
 	default:
-		ok = false
+		err = id.attrLinked(&a)
 	}
-	if !ok {
-		return unix.EINVAL
+	if err != nil {
+		return err
 	}
 	return answer(c, in.Response, &a)
+}
+
+// attrAlone are the attributes as long as no peer is known: core/cma.c,
+// cma_ib_init_qp_attr. They are the same for every state.
+func (c *cmID) attrAlone(a *abi.IbUverbsQpAttr) {
+	a.QpAttrMask, a.PortNum = maskState|initBits, 1
+	if c.datagrams() {
+		c.setDefaultQKey()
+		a.QpAttrMask, a.Qkey = maskState|maskPKey|maskPort|maskQKey, c.qkey
+	}
+	if a.QpState == stateRTR {
+		a.RqPsn = c.psn
+	}
+}
+
+// attrLinked are those of a connection: core/cm.c, ib_cm_init_qp_attr.
+func (c *cmID) attrLinked(a *abi.IbUverbsQpAttr) error {
+	ok := false
+	switch a.QpState {
+	case stateInit:
+		ok = c.attrInit(a)
+	case stateRTR:
+		ok = c.attrRTR(a)
+	case stateRTS:
+		ok = c.attrRTS(a)
+	}
+	return unless(ok)
 }
 
 // between tells whether the connection is being made, or is there.
@@ -194,12 +250,8 @@ func (c *cmID) attrInit(a *abi.IbUverbsQpAttr) bool {
 
 func (c *cmID) attrRTR(a *abi.IbUverbsQpAttr) bool {
 	a.QpAttrMask = maskState | maskAV | maskMTU | maskDest | maskRQPSN | maskMaxDestRD | maskMinRNR
-	index, _ := c.dev.gidIndex(c.src.Addr())
-	a.AhAttr = abi.IbUverbsAhAttr{
-		Grh:      abi.IbUverbsGlobalRoute{Dgid: c.dst.Addr().As16(), SgidIndex: index, HopLimit: 64},
-		IsGlobal: 1, PortNum: 1,
-	}
-	a.PathMtu, a.DestQpNum, a.RqPsn = uint32(c.dev.MTU), c.remoteQPN, c.psn
+	a.AhAttr = c.path.ahAttr(c.dev)
+	a.PathMtu, a.DestQpNum, a.RqPsn = uint32(c.path[pathMTU]&0x3f), c.remoteQPN, c.psn
 	a.MaxDestRdAtomic = c.respRes
 	return c.between(linkReqRcvd)
 }
@@ -207,6 +259,9 @@ func (c *cmID) attrRTR(a *abi.IbUverbsQpAttr) bool {
 func (c *cmID) attrRTS(a *abi.IbUverbsQpAttr) bool {
 	a.QpAttrMask = maskState | maskSQPSN | maskRetry | maskRNRRetry | maskMaxRD | maskTimeout
 	a.SqPsn, a.RetryCnt, a.RnrRetry = c.remotePSN, c.retry, c.rnrRetry
-	a.MaxRdAtomic, a.Timeout = c.initDepth, packetLifeTime+2
+	a.MaxRdAtomic, a.Timeout = c.initDepth, c.path.life()+1
+	if c.timeoutSet {
+		a.Timeout = c.timeout
+	}
 	return c.between(linkReqRcvd)
 }

@@ -21,12 +21,21 @@
 // process_vm_writev on the process itself: a wrong address is EFAULT, as it would be in
 // the kernel, and the race detector does not mistake the kernel for a goroutine.
 //
-// Tests make trouble with [Kernel.Fail] (a call fails), [Kernel.Cut] (nothing arrives),
-// [Kernel.RaiseQP] and [Kernel.RaisePort] (asynchronous events), [Kernel.CM] (events of the
-// connection manager), [Kernel.Rings] (a queue holds rubbish), [Kernel.Unplug] and
-// [Kernel.Disassociate] (a device goes) and [Options] (order of completions, slow calls, limits).
+// rdma_cm has all commands, those of 7.2 by [Options.Kernel]: connections, services of
+// datagrams (SIDR), multicast, paths, options, ECE, addresses of family AF_IB as far as
+// Ethernet takes them, and moving ids between files by a descriptor that also polls.
 //
-// Not there: datagrams and multicast of rdma_cm, on-demand paging, and the commands of the
-// write interface that this module does not issue. An id of rdma_cm can be moved to another
-// file only by a caller that knows the old file's number, which uapi.File does not tell.
+// Tests make trouble with [Kernel.Fail] (a call fails), [Kernel.Cut] (nothing arrives),
+// [Kernel.LoseCM] (one message of the connection manager does not), [Kernel.RaiseCM] (any of
+// its events, on any ids, in any state), [Kernel.RaiseQP] and [Kernel.RaisePort] (asynchronous
+// events), [Kernel.CM] (what ids there are, and records that are rubbish), [Kernel.Rings] (a
+// queue holds rubbish), [Kernel.Unplug] and [Kernel.Disassociate] (a device goes) and [Options]
+// (order of completions, slow calls, limits). A client that dies is a file that is closed; one
+// whose host dies is that with its messages lost, see [Kernel.LoseCM].
+//
+// Not there: InfiniBand's subnet administration, and with it port space IPoIB beyond the
+// wildcard and services by name; on-demand paging; the commands of the write interface that
+// this module does not issue; a stale connection, that is a queue pair's number that the peer
+// still remembers; and the minute for which an id cannot be destroyed after its request, or
+// its reply, was taken back by REJECT.
 package fakekernel

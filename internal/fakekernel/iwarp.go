@@ -68,6 +68,7 @@ func (c *cmID) takeBack(typ uint32) bool {
 		return false
 	}
 	c.file.queue = slices.Delete(c.file.queue, i, i+1)
+	c.file.changed()
 	return true
 }
 
@@ -128,13 +129,15 @@ func (c *cmID) iwReject(data []byte) error {
 }
 
 // iwNotify: rdma_notify has nothing to do on an RNIC.
-func (c *cmID) iwNotify() error { return unless(c.iw.state != iwNone) }
+func (c *cmID) iwNotify() error { return unless(c.iw.state != iwNone || c.hasCM()) }
 
 // iwAttr tells how to modify a queue pair: core/iwcm.c, iw_cm_init_qp_attr. The way to RTS
 // is the connection manager's, so there is nothing to do.
 func (c *cmID) iwAttr(a *abi.IbUverbsQpAttr) error {
 	a.PortNum = 1
 	switch {
+	case c.state == cmListen:
+		return unix.EINVAL
 	case c.iw.state == iwNone:
 		a.QpAttrMask = maskState | maskAccess | maskPort
 	case c.iw.state == iwClosing:

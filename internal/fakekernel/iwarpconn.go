@@ -30,8 +30,9 @@ func (c *cmID) tcp() bool {
 // covers tells whether a listener at a hears what is sent to b.
 func (c *cmID) covers(b netip.Addr) bool {
 	a := c.src.Addr()
-	if a.IsUnspecified() {
-		return a.Is4() == b.Is4() || a.Is6() && !c.afOnly
+	if anyAddr(a) {
+		// Before 6.1 siw's socket for IPv6 takes both families whatever the id says.
+		return a.Is4() == b.Is4() || a.Is6() && (!c.afOnly || c.file.k.version < v601)
 	}
 	return a.WithZone("") == b.WithZone("")
 }
@@ -109,21 +110,18 @@ func (c *cmID) unreachable() error {
 func (l *cmID) iwRequest(e *siwEnd, data []byte) {
 	from := e.other.id
 	switch {
-	case l.dead, l.slots == 0, l.uid == 0, len(data) > maxMPAData,
+	case l.dead, l.slots == 0, len(data) > maxMPAData,
 		l.src.Addr().Is4() != from.dst.Addr().Is4(): // no device has a mapped address
 		e.drop()
 		return
 	}
-	l.slots--
 	k := l.file.k
-	child := k.newID(l.file, abi.RDMA_PS_TCP)
-	child.state, child.iw = cmConnect, iwConn{state: iwReceived, end: e}
+	child := k.newID(l.file, abi.RDMA_PS_TCP, abi.IB_UVERBS_QPT_RC)
+	child.state, child.iw, child.bound = cmConnect, iwConn{state: iwReceived, end: e}, true
 	child.src, child.dst, child.dev = from.dst, from.src, k.deviceAt(from.dst.Addr())
 	child.scope = child.dev.IfIndex
-	seen := abi.RdmaUcmConnParam{InitiatorDepth: e.ord, ResponderResources: e.ird}
-	l.push(EventConnectRequest, 0, private(seen, data, len(data)))
-	request := &l.file.queue[len(l.file.queue)-1]
-	request.child, request.resp.Id = child, child.id
+	seen := private(abi.RdmaUcmConnParam{InitiatorDepth: e.ord, ResponderResources: e.ird}, data, len(data))
+	l.announce(child, bytesOf(&seen), abi.RdmaUcmEce{})
 }
 
 // iwAccept: rdma_accept of core/cma.c, which rejects what it cannot accept.

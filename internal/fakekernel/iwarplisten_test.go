@@ -31,7 +31,7 @@ func TestIWPorts(t *testing.T) {
 	try(abi.RDMA_PS_IB, "10.9.0.2:7000", 0) // rxe
 	try(abi.RDMA_PS_UDP, "10.9.0.3:7000", 0)
 	try(abi.RDMA_PS_IPOIB, "0.0.0.0:7000", unix.EADDRINUSE)
-	try(abi.RDMA_PS_IPOIB, "[2001:db8:9::1]:7000", 0)
+	try(abi.RDMA_PS_UDP, "[2001:db8:9::1]:7000", 0)
 	try(abi.RDMA_PS_TCP, "10.9.0.2:7001", 0)
 	try(abi.RDMA_PS_UDP, "0.0.0.0:7001", 0)
 	try(abi.RDMA_PS_IB, "10.9.0.3:7001", unix.EADDRINUSE)

@@ -22,6 +22,7 @@ const (
 	v604 version = 6<<8 | 4
 	v611 version = 6<<8 | 11
 	v615 version = 6<<8 | 15
+	v700 version = 7 << 8
 	v702 version = 7<<8 | 2
 )
 
@@ -35,6 +36,15 @@ func parseVersion(s string) version {
 		panic("fakekernel: Options.Kernel is " + strconv.Quote(s) + ", want a version as 6.1")
 	}
 	return version(a<<8 | b)
+}
+
+// lastCM is the number of the last command of rdma_cm. Those after JOIN_MCAST came between
+// the long-term versions.
+func (v version) lastCM() uint32 {
+	if v >= v700 {
+		return abi.RDMA_USER_CM_CMD_WRITE_CM_EVENT
+	}
+	return abi.RDMA_USER_CM_CMD_JOIN_MCAST
 }
 
 // knows tells whether the core of the kernel has a method, whatever the driver.
