@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/pureverbs/rdma/uverbs"
 )
@@ -32,7 +33,8 @@ type Listener struct {
 // namespace has to be locked to its thread.
 //
 // Errors: ENODEV if the address belongs to no RDMA device, or there is none at all;
-// EADDRNOTAVAIL, EADDRINUSE; what is missing on this system. Source: rdma_listen(3).
+// EADDRNOTAVAIL, EADDRINUSE (also for all addresses of both families on siw of Linux 5.10,
+// which cannot listen for both); what is missing on this system. Source: rdma_listen(3).
 func Listen(ctx context.Context, address string, o *Options) (*Listener, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -113,7 +115,11 @@ func (l *Listener) addIPv4() error {
 	if err := id.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), l.addr.Port())); err != nil {
 		return err
 	}
-	return id.Listen(l.opts.Backlog)
+	err = id.Listen(l.opts.Backlog)
+	if e := (*Error)(nil); errors.As(err, &e) && errors.Is(err, syscall.EADDRINUSE) {
+		e.Hint += "; siw of Linux 5.10 listens for one family a port only: for IPv4 listen on 0.0.0.0"
+	}
+	return err
 }
 
 // Addr returns the address that the listener is bound to, with the port.

@@ -31,7 +31,8 @@ func (c *cmID) tcp() bool {
 func (c *cmID) covers(b netip.Addr) bool {
 	a := c.src.Addr()
 	if a.IsUnspecified() {
-		return a.Is4() == b.Is4() || a.Is6() && !c.afOnly
+		// Before 6.1 siw's socket for IPv6 takes both families whatever the id says.
+		return a.Is4() == b.Is4() || a.Is6() && (!c.afOnly || c.file.k.version < v601)
 	}
 	return a.WithZone("") == b.WithZone("")
 }
