@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"slices"
+	"time"
 
 	"github.com/pureverbs/rdma/internal/provider"
 	"github.com/pureverbs/rdma/internal/uapi"
@@ -36,7 +37,7 @@ func buryAll(suspects []*QP) {
 }
 
 // bury moves a connection that has failed to StateError, where it is or is about to be by
-// itself. When the call returns the kernel has flushed all that it will.
+// itself.
 func (q *QP) bury() {
 	if q.begin("flush queue pair") != nil {
 		return // it is closed by now, and its completions with it
@@ -51,8 +52,13 @@ func (q *QP) bury() {
 	q.enterError()
 }
 
+// flushPatience bounds the wait for the kernel's flush: rxe of 5.10 keeps a request that its
+// peer refused for ever.
+const flushPatience = 50 * time.Millisecond
+
 // enterError notes that the kernel has moved the queue pair to StateError, and completes
-// what it left lying. From here on posts are completed by the library.
+// what it left lying. From here on posts are completed by the library, after the kernel's
+// flush of what came before: rxe may still be at it (on a work queue, from 6.4 on).
 func (q *QP) enterError() {
 	q.sqMu.Lock()
 	q.rqMu.Lock()
@@ -60,6 +66,9 @@ func (q *QP) enterError() {
 	defer q.rqMu.Unlock()
 	q.state.Store(uint32(StateError))
 	if q.rings.siw == nil {
+		for end := time.Now().Add(flushPatience); !q.rings.rxe.Drained() && time.Now().Before(end); {
+			time.Sleep(100 * time.Microsecond)
+		}
 		return
 	}
 	q.rings.siw.TakeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })

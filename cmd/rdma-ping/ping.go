@@ -134,6 +134,9 @@ func (p *pinging) run(ctx context.Context) error {
 // record makes one round trip and notes how it went. done is true if the user has stopped
 // it: a request that was under way then counts neither as sent nor as lost.
 func (p *pinging) record(ctx context.Context, seq uint64, c pinger) (done bool, err error) {
+	if seq == 1 {
+		defer p.link.remind()()
+	}
 	rtt, err := c.ping(seq)
 	if err == nil {
 		p.stats.received(rtt)

@@ -167,6 +167,10 @@ func (q *QP) TakeSends(taken func(id uint64)) {
 // HasRecv tells whether the queue pair has a receive queue of its own.
 func (q *QP) HasRecv() bool { return q.rq != nil }
 
+// Drained tells whether the kernel is through with all that was posted, and so has reported
+// what it reports of it.
+func (q *QP) Drained() bool { return q.sq.drained() && (q.rq == nil || q.rq.drained()) }
+
 // Recv encodes one receive request; total is the length of its pieces.
 func (q *QP) Recv(wr *provider.RecvWR, total uint32) error { return putRecv(q.rq, wr, total) }
 

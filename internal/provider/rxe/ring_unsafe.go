@@ -61,6 +61,11 @@ func (r *ring) full() bool {
 	return (r.own+1)&r.mask == mmio.LoadAcquire32(r.consumer)&r.mask
 }
 
+// drained tells whether the consumer, which is the kernel, has taken all that it was shown.
+func (r *ring) drained() bool {
+	return mmio.LoadAcquire32(r.consumer)&r.mask == r.shown&r.mask
+}
+
 // publish makes all slots before the own index visible to the kernel.
 func (r *ring) publish() {
 	mmio.StoreRelease32(r.producer, r.own)
