@@ -64,10 +64,7 @@ func (o *object) remove(child any) {
 // begin starts an operation; end must follow if it returns nil.
 func (o *object) begin(op string) error {
 	o.use.RLock()
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
+	if o.isClosed() {
 		o.use.RUnlock()
 		return wrap(op, o.device, net.ErrClosed)
 	}
@@ -80,14 +77,17 @@ func (o *object) end() { o.use.RUnlock() }
 // returns nil.
 func (o *object) beginAlone(op string) error {
 	o.use.Lock()
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
+	if o.isClosed() {
 		o.use.Unlock()
 		return wrap(op, o.device, net.ErrClosed)
 	}
 	return nil
+}
+
+func (o *object) isClosed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.closed
 }
 
 // close destroys o once. While o has children it refuses, and nothing has happened; after
