@@ -21,6 +21,18 @@ func ToDevice() { toDevice() }
 // amd64: LFENCE, as rdma-core has it. arm64: DMB OSHLD. Elsewhere: a full fence.
 func FromDevice() { fromDevice() }
 
+// OrderReads is the part of [FromDevice] that a completion queue in ordinary memory needs:
+// what is read after it is at least as new as what an earlier [LoadAcquire32] saw. Place it
+// between the load that says that the device has written an entry and the reads of the
+// entry, and of what the entry stands for.
+//
+// amd64: nothing. There loads of ordinary memory (write-back) are done in program order, and
+// DMA takes part in the caches' coherence like another CPU; the load before keeps the
+// compiler's order. LFENCE would add order only for non-temporal loads and for memory of
+// other types. The kernel's dma_rmb rests on the same. arm64: DMB OSHLD. Elsewhere: a full
+// fence.
+func OrderReads() { orderReads() }
+
 // OrderWrites keeps writes to ordinary memory in order for a device: one that
 // sees a write made after the barrier also sees every write made before it. It
 // does not promise that either is visible yet. Place it between a work request

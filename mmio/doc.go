@@ -30,6 +30,10 @@
 //	mmio.Store64(register, first 8 bytes)        // the doorbell itself
 //	mmio.FlushWC()                               // only if the page is write-combining
 //
+// For the usual ends of such a sequence there is one function each, which costs less than
+// the parts: [Doorbell], [DoorbellCopy], which copies the request itself into the register,
+// and [StoreRecord], where the record alone does.
+//
 // A ring shared with the kernel (rxe) needs no barrier by name: it fills the
 // slot and calls [StoreRelease32] on the producer index; the reader calls
 // [LoadAcquire32] and then reads the slot.

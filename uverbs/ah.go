@@ -7,6 +7,7 @@ import (
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/internal/provider/mlx5"
 	"github.com/pureverbs/rdma/internal/provider/rxe"
 	"github.com/pureverbs/rdma/internal/uapi"
 )
@@ -45,19 +46,18 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	}
 	defer p.end()
 	in := abi.IbUverbsCreateAh{PdHandle: p.handle, Attr: attr.ahKernel()}
-	var (
-		resp abi.IbUverbsCreateAhResp
-		plan rxe.AHPlan
-		k    = p.ctx.k
-	)
-	if err := uapi.Invoke(k.file, k.driver, uapi.CreateAH, uapi.Bytes(&in), uapi.Bytes(&resp), nil, plan.Out()); err != nil {
-		return nil, &Error{Op: op, Object: p.device, Err: cause(err), Hint: modifyHint(err, StateRTR)}
-	}
 	h := &AH{
-		object: object{kind: "address handle", device: p.device}, pd: p, handle: resp.AhHandle, attr: *attr,
+		object: object{kind: "address handle", device: p.device}, pd: p, attr: *attr,
 		av: &provider.AV{PD: p, MTU: uint32(port.ActiveMTU.Bytes())},
 	}
-	if err := h.fill(&plan); err != nil {
+	var resp abi.IbUverbsCreateAhResp
+	k := p.ctx.k
+	out, fill := h.plan(port.Ethernet)
+	if err := uapi.Invoke(k.file, k.driver, uapi.CreateAH, uapi.Bytes(&in), uapi.Bytes(&resp), nil, out); err != nil {
+		return nil, &Error{Op: op, Object: p.device, Err: cause(err), Hint: modifyHint(err, StateRTR)}
+	}
+	h.handle = resp.AhHandle
+	if err := fill(); err != nil {
 		h.destroy()
 		return nil, wrap(op, p.device, err)
 	}
@@ -68,8 +68,37 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 	return h, nil
 }
 
-// fill makes the address vector. Kernels before 5.17 want all of it from the user.
-func (h *AH) fill(plan *rxe.AHPlan) error {
+// plan is the memory for the driver's answer, and what makes the address vector of it.
+func (h *AH) plan(ethernet bool) (out []byte, fill func() error) {
+	if h.pd.ctx.k.driver == abi.RDMA_DRIVER_MLX5 {
+		p := new(mlx5.AHPlan)
+		return p.Out(), func() error { return h.fillMLX5(p, ethernet) }
+	}
+	p := new(rxe.AHPlan)
+	return p.Out(), func() error { return h.fillRXE(p) }
+}
+
+// fillMLX5: the device wants all of it, and of the kernel only what it found out.
+func (h *AH) fillMLX5(p *mlx5.AHPlan, ethernet bool) error {
+	a := &h.attr
+	w := &mlx5.Way{
+		Ethernet: ethernet, Global: a.IsGlobal, DGID: a.DGID, SGIDIndex: a.SGIDIndex, HopLimit: a.HopLimit,
+		TrafficClass: a.TrafficClass, FlowLabel: a.FlowLabel, SL: a.SL, StaticRate: a.StaticRate, PathBits: a.SrcPathBits,
+		DLID: a.DLID, DMAC: p.DMAC(),
+	}
+	if ethernet {
+		e, err := h.pd.ctx.queryGID(a.PortNum, int(a.SGIDIndex))
+		if err != nil {
+			return err
+		}
+		w.UDP = e.Type == GIDTypeRoCEv2
+	}
+	mlx5.FillAV(h.av, w)
+	return nil
+}
+
+// fillRXE: kernels before 5.17 want all of it from the user.
+func (h *AH) fillRXE(plan *rxe.AHPlan) error {
 	a := &h.attr
 	w := &rxe.Way{
 		Port: a.PortNum, DGID: a.DGID, SGIDIndex: a.SGIDIndex, HopLimit: a.HopLimit, TrafficClass: a.TrafficClass,

@@ -17,4 +17,5 @@ func BenchmarkHotPath(b *testing.B) {
 func TestHotPathAllocatesNothing(t *testing.T) {
 	t.Run("rxe", suite(t, fakekernel.Options{Devices: rxe}).NoAllocs)
 	t.Run("siw", suite(t, fakekernel.Options{Devices: siw}).NoAllocs)
+	t.Run("mlx5", suite(t, fakekernel.Options{Devices: mlx5}).NoAllocs)
 }

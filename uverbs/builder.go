@@ -158,7 +158,7 @@ func (b *SendBuilder) Inline(data []byte) *SendBuilder {
 func (b *SendBuilder) InlineRoom(n int) []byte {
 	b.wr.Flags |= SendInline
 	if b.begun && b.err == nil {
-		room := b.q.rings.inlineRoom()
+		room := b.q.rings.inlineRoom(b.wr.Opcode)
 		switch {
 		case room == nil:
 			b.err = ErrQueueFull

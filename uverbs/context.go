@@ -1,11 +1,13 @@
 package uverbs
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/internal/provider/mlx5"
 	"github.com/pureverbs/rdma/internal/uapi"
 	"github.com/pureverbs/rdma/mmio"
 )
@@ -29,9 +31,9 @@ type Context struct {
 	byNum   map[uint32]*QP // changed under both, read under numMu
 	objects table
 
-	capsOnce sync.Once
-	caps     uint64 // device capability flags, once asked for
-	capsErr  error
+	attrOnce sync.Once
+	attr     DeviceAttr // once asked for
+	attrErr  error
 	cleanup  runtime.Cleanup
 }
 
@@ -45,8 +47,13 @@ type kernel struct {
 
 	lastKey atomic.Uint32 // see planMR
 
-	mu   sync.Mutex
-	pins map[*runtime.Pinner]struct{}
+	mlx5  *mlx5.Context // of a device of that driver
+	uarMu sync.Mutex    // held from the look for a register until the queue is planned
+	uars  []uint32      // handles
+
+	mu     sync.Mutex
+	pins   map[*runtime.Pinner]struct{}
+	queues map[*byte][]byte // memory of queues that the device finds by itself
 }
 
 // Open opens the device. Each call makes a context of its own; objects of different
@@ -72,7 +79,7 @@ func (d *Device) Open() (*Context, error) {
 		k: &kernel{file: file, opener: d.sys.Opener, driver: d.info.Driver},
 	}
 	if err := c.start(); err != nil {
-		file.Close()
+		c.k.end()
 		return nil, wrap("open", d.Name(), err)
 	}
 	c.cleanup = runtime.AddCleanup(c, (*kernel).abandon, c.k)
@@ -82,18 +89,22 @@ func (d *Device) Open() (*Context, error) {
 // start makes the kernel's context and the channel for asynchronous events: events without
 // a channel are lost silently.
 func (c *Context) start() error {
+	plan := c.k.planContext(c.dev, c.prov)
 	cmd := uapi.NewCommand(uapi.GetContext, c.k.driver).
 		Out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, uapi.Bytes(&c.vectors)).
 		Out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uapi.Bytes(&c.support)).
-		Driver(nil, make([]byte, c.prov.contextOut))
+		Driver(plan.in, plan.out)
 	if err := cmd.Do(c.k.file); err != nil {
+		return err
+	}
+	var err error
+	if c.k.mlx5, err = plan.attach(); err != nil {
 		return err
 	}
 	alloc := uapi.NewCommand(uapi.AsyncEventAlloc, c.k.driver).NewFD(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)
 	if err := alloc.Do(c.k.file); err != nil {
 		return err
 	}
-	var err error
 	c.async, err = c.k.opener.Adopt(int32(alloc.Result(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)))
 	return err
 }
@@ -110,22 +121,43 @@ func (c *Context) Close() error {
 	return c.object.close(c, func() error {
 		c.cleanup.Stop()
 		c.async.Close()
-		err := c.k.file.Close()
+		err := c.k.end()
 		c.k.arena.Close()
 		return err
 	})
+}
+
+// end closes the file of a context without objects.
+func (k *kernel) end() error {
+	var err error
+	if k.mlx5 != nil {
+		err = k.mlx5.Close() // first: what is mapped keeps the file open
+	}
+	for _, handle := range k.uars {
+		err = errors.Join(err, k.destroyUAR(handle))
+	}
+	k.uars = nil
+	err = errors.Join(err, k.file.Close())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.freeQueues() // of what could not be destroyed
+	return err
 }
 
 // abandon ends a context that the program forgot. Closing the file makes the kernel
 // destroy everything, so memory can be let go after it, not before.
 func (k *kernel) abandon() {
 	k.file.Close()
+	if k.mlx5 != nil {
+		k.mlx5.Close() // of the file's end, too: what is mapped keeps it open
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for p := range k.pins {
 		p.Unpin()
 	}
 	k.pins = nil
+	k.freeQueues()
 }
 
 // pin keeps b's memory in place until unpin.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/internal/provider/mlx5"
 	"github.com/pureverbs/rdma/internal/uapi"
 )
 
@@ -24,7 +25,8 @@ type CQInitAttr struct {
 // concurrent use, unless made with SingleGoroutine; each completion goes to one caller.
 //
 // It must have room for all work requests that can be outstanding on its queue pairs: on
-// rxe and siw a completion that finds no room is dropped.
+// rxe and siw a completion that finds no room is dropped, on mlx5 it is the end of the queue
+// and of all queue pairs that report into it.
 type CQ struct {
 	object
 	ctx    *Context
@@ -40,9 +42,10 @@ type CQ struct {
 	own    []provider.WC  // completions that the library made, see flush.go
 	cursor Cursor
 
-	arms    atomic.Uint32 // the last arm that no event has answered yet, 0 for none
-	events  chan struct{} // an event came in that nobody has looked after yet
-	done    chan struct{} // closed by Close
+	arms    atomic.Uint32           // the last arm that no event has answered yet, 0 for none
+	counter atomic.Pointer[mlx5.CQ] // counts the events, nil where nobody does
+	events  chan struct{}           // an event came in that nobody has looked after yet
+	done    chan struct{}           // closed by Close
 	waiters atomic.Int32
 }
 
@@ -88,7 +91,7 @@ func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 		return nil, err
 	}
 	q.id = c.objects.put(q)
-	if err := q.create(attr); err != nil {
+	if err := q.create(*attr); err != nil {
 		c.objects.drop(q.id)
 		q.orphan(q)
 		return nil, wrap(op, c.device, err)
@@ -99,32 +102,41 @@ func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 // CompVectors is how many completion vectors the device has.
 func (c *Context) CompVectors() int { return int(c.vectors) }
 
-func (q *CQ) create(a *CQInitAttr) error {
-	var (
-		got  uint32
-		k    = q.ctx.k
-		plan = k.planCQ()
-	)
+func (q *CQ) create(a CQInitAttr) error {
+	var got uint32
+	k := q.ctx.k
+	plan, err := k.planCQ(&a, &got)
+	if err != nil {
+		return err
+	}
 	cmd := k.command(uapi.CQCreate).
 		New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).
 		In32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(a.CQE)).
 		In64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id).
 		In32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(a.Vector)).
 		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, uapi.Bytes(&got)).
-		Driver(nil, plan.out)
+		Driver(plan.in, plan.out)
 	if q.ch != nil {
 		cmd.UseFD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.ch.fd)
 	}
+	if plan.farUAR != 0 {
+		cmd.In32(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, plan.farUAR)
+	}
 	if err := cmd.Do(k.file); err != nil {
+		plan.abandon(nil)
 		return err
 	}
 	q.handle, q.size = cmd.Result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE), int(got)
-	var err error
-	if q.ring, err = plan.attach(); err == nil && q.ring.armsByCall() {
-		body := abi.IbUverbsReqNotifyCq{CqHandle: q.handle}
-		q.bell, err = uapi.NewDoorbell(k.file, &k.arena, k.driver, uapi.ReqNotifyCQ, uapi.Bytes(&body))
+	if q.ring, err = plan.attach(); err != nil {
+		plan.abandon(q.destroy())
+		return err
 	}
-	if err != nil {
+	q.counter.Store(q.ring.mlx5)
+	if !q.ring.armsByCall() {
+		return nil
+	}
+	body := abi.IbUverbsReqNotifyCq{CqHandle: q.handle}
+	if q.bell, err = uapi.NewDoorbell(k.file, &k.arena, k.driver, uapi.ReqNotifyCQ, uapi.Bytes(&body)); err != nil {
 		q.destroy()
 	}
 	return err
@@ -166,7 +178,7 @@ func (q *CQ) poll(wcs []WC) (n int, suspects []*QP, err error) {
 			break
 		}
 		if wcs[n].Status != WCSuccess {
-			suspects = append(suspects, q.ctx.suspect(wcs[n].QPNum))
+			suspects = q.ctx.suspect(suspects, wcs[n].QPNum)
 		}
 		n++
 	}
@@ -245,10 +257,17 @@ func (q *CQ) destroy() error {
 	return q.ring.close()
 }
 
-// forget drops the completions that a dead queue pair left behind.
-func (q *CQ) forget(qpNum uint32) {
+// purge drops the completions of a queue pair that was reset.
+func (q *CQ) purge(qp *mlx5.QP) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ring.forget(qpNum)
-	q.forgetOwn(qpNum)
+	q.ring.mlx5.Purge(qp)
+}
+
+// forget drops the completions that a dead queue pair left behind.
+func (q *CQ) forget(qp *QP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ring.forget(qp.num, &qp.rings)
+	q.forgetOwn(qp.num)
 }

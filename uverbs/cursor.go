@@ -46,7 +46,7 @@ func (c *Cursor) Next() bool {
 	case ok:
 		c.taken, c.whole = true, false
 		if c.id, c.status = c.q.ring.current(); c.status != WCSuccess {
-			c.failed = append(c.failed, c.q.ctx.suspect(c.WC().QPNum))
+			c.failed = c.q.ctx.suspect(c.failed, c.WC().QPNum)
 		}
 	case err != nil:
 		c.err = err

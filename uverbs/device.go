@@ -45,6 +45,11 @@ func Devices(opts ...Option) ([]*Device, error) {
 // Device is an RDMA device as it was when it was listed. The name is a label and may
 // change at any time; what was opened stays open.
 type Device struct {
+	// NoBlueFlame, set before Open, makes an mlx5 device fetch all requests from memory.
+	// Otherwise a single short one is copied to it along with the doorbell (BlueFlame),
+	// which spares it that. It means nothing to other devices.
+	NoBlueFlame bool
+
 	sys  *discover.System
 	info discover.Device
 }

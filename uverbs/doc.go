@@ -112,6 +112,16 @@
 // no receive ends the connection. Package rdmacm alone connects its queue pairs, [QP.Modify]
 // has little to say, and the side that called connect must send first.
 //
+// # ConnectX devices: mlx5
+//
+// The queues of mlx5 are memory of this process, of which the device knows: posting, polling
+// and arming are loads and stores, without a call of the kernel. What [QP.Cap] grants is more
+// than was asked for as a rule, for sizes are powers of two. The slots of requests come back
+// when completions are polled, see [ErrQueueFull]. A queue pair that fails, or is moved to
+// StateError, is flushed by the device; [QP.State] hears of a failure from [QP.Query].
+// [Device.NoBlueFlame] is for doubts about the CPU's write combining. None of this has driven
+// hardware yet: it was tested with a simulated device.
+//
 // # Concurrency
 //
 // Everything is safe for concurrent use. PostSend, PostRecv, Poll and Arm allocate nothing and

@@ -12,7 +12,9 @@ import (
 
 var (
 	// ErrQueueFull says that a send or receive queue has no room for (more of) the work
-	// requests. It is back-pressure: poll completions, then post the rest.
+	// requests. It is back-pressure: poll completions, then post the rest. On mlx5 the
+	// room of a request comes back in no other way than that a completion is polled, its
+	// own or that of a later request.
 	ErrQueueFull = provider.ErrFull
 
 	// ErrBusy says that an object cannot be closed yet because others live on it. All of

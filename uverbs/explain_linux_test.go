@@ -59,7 +59,8 @@ func TestProviderABI(t *testing.T) {
 	}{
 		{fakekernel.Device{Driver: abi.RDMA_DRIVER_RXE, ABI: 9}, []string{"rxe", "9", "1 to 2"}},
 		{fakekernel.Device{Driver: abi.RDMA_DRIVER_SIW, ABI: 4}, []string{"siw", "4", "1"}},
-		{fakekernel.Device{Driver: abi.RDMA_DRIVER_MLX4}, []string{"mlx4", "rxe", "siw"}},
+		{fakekernel.Device{Driver: abi.RDMA_DRIVER_MLX5, ABI: 2}, []string{"mlx5", "2", "1 to 1"}},
+		{fakekernel.Device{Driver: abi.RDMA_DRIVER_MLX4}, []string{"mlx4", "rxe", "siw", "mlx5"}},
 	} {
 		_, device := fake(t, fakekernel.Options{Devices: []fakekernel.Device{tt.device}})
 		d := device(t)

@@ -50,7 +50,13 @@ func suiteOn(t testing.TB, o fakekernel.Options) (*fakekernel.Kernel, *verbstest
 var (
 	rxe = []fakekernel.Device{{Driver: abi.RDMA_DRIVER_RXE}}
 	siw = []fakekernel.Device{{Driver: abi.RDMA_DRIVER_SIW}}
+
+	mlx5 = mlx5With(fakekernel.MLX5{})
 )
+
+func mlx5With(m fakekernel.MLX5) []fakekernel.Device {
+	return []fakekernel.Device{{Driver: abi.RDMA_DRIVER_MLX5, MLX5: m}}
+}
 
 // TestVerbs runs the suite of the verbs on the fake kernel: as each driver in each kernel,
 // and in the orders in which kernels carry out work and report it.
@@ -62,6 +68,13 @@ func TestVerbs(t *testing.T) {
 		"rxe 7.2":  {Devices: rxe, Kernel: "7.2", Deferred: true},
 		"siw 6.1":  {Devices: siw, Kernel: "6.1"},
 		"siw 7.2":  {Devices: siw, Kernel: "7.2"},
+
+		"mlx5 5.10":          {Devices: mlx5, Kernel: "5.10"},
+		"mlx5 6.1":           {Devices: mlx5, Kernel: "6.1"},
+		"mlx5 7.2":           {Devices: mlx5, Kernel: "7.2", Deferred: true},
+		"mlx5 static UARs":   {Devices: mlx5With(fakekernel.MLX5{StaticUARs: true}), Kernel: "5.10"},
+		"mlx5 CQE version 0": {Devices: mlx5With(fakekernel.MLX5{CQEVersion0: true})},
+		"mlx5 no BlueFlame":  {Devices: mlx5With(fakekernel.MLX5{NoBlueFlame: true})},
 
 		"RW16 answers first": {AckDelay: time.Millisecond},
 		"RW16 sends first":   {AckFirst: true},

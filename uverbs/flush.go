@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
 	"github.com/pureverbs/rdma/internal/uapi"
 )
@@ -13,24 +14,30 @@ import (
 // (receives on rxe and siw, and sends on siw), and a program that counts completions would
 // wait for ever. So the library makes those completions itself: what is posted to a queue
 // pair that is known to be in error never reaches the kernel, and on siw what the kernel
-// left lying is taken back.
+// left lying is taken back. mlx5 goes by the book.
 
-// suspect is the connection that a failed completion tells of, nil if there is nothing to
+// flushes tells whether the device completes by itself whatever is posted in error.
+func (k *kernel) flushes() bool { return k.driver == abi.RDMA_DRIVER_MLX5 }
+
+// suspect adds the connection that a failed completion tells of, if there is something to
 // do. The completion's queue is locked: as long as it is, the number cannot go from a dead
 // queue pair to a new one, which drops what the dead one left there first.
-func (c *Context) suspect(qpNum uint32) *QP {
+func (c *Context) suspect(list []*QP, qpNum uint32) []*QP {
+	if c.k.flushes() {
+		return list
+	}
 	c.numMu.Lock()
 	defer c.numMu.Unlock()
 	if q := c.byNum[qpNum]; q != nil && q.typ == QPTypeRC && q.State() != StateError {
-		return q
+		return append(list, q)
 	}
-	return nil
+	return list
 }
 
 // buryAll looks after suspects. No queue is locked.
 func buryAll(suspects []*QP) {
 	for _, q := range suspects {
-		if q != nil && q.State() != StateError {
+		if q.State() != StateError {
 			q.bury()
 		}
 	}
@@ -60,6 +67,10 @@ const flushPatience = 50 * time.Millisecond
 // what it left lying. From here on posts are completed by the library, after the kernel's
 // flush of what came before: rxe may still be at it (on a work queue, from 6.4 on).
 func (q *QP) enterError() {
+	if q.ctx.k.flushes() {
+		q.state.Store(uint32(StateError))
+		return
+	}
 	q.sqMu.Lock()
 	q.rqMu.Lock()
 	defer q.sqMu.Unlock()

@@ -1,9 +1,11 @@
 package uverbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"runtime/metrics"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/discover"
+	"github.com/pureverbs/rdma/internal/uapi"
 )
 
 // watchdog ends the process, with all stacks, if a run does not end: fuzzing alone would
@@ -59,6 +62,9 @@ func FuzzHostileKernel(f *testing.F) {
 		k := &hostileKernel{t: t, driver: abi.RDMA_DRIVER_RXE, script: (*script)(&answers), made: map[thing]int{}, stuck: map[thing]bool{}}
 		if how&1 != 0 {
 			k.driver = abi.RDMA_DRIVER_SIW
+		}
+		if how&16 != 0 {
+			k.driver = abi.RDMA_DRIVER_MLX5
 		}
 		k.grand = how&8 != 0
 		before := allocated()
@@ -130,8 +136,8 @@ func (p *program) end() {
 			delete(c.byNum, num)
 		}
 	}
-	if len(c.k.pins) != 0 || len(c.objects.byID) != 0 || len(c.byNum) != 0 || len(c.children) != 0 {
-		p.t.Errorf("left here: %d pins, %d names, %d numbers, %d children", len(c.k.pins), len(c.objects.byID), len(c.byNum), len(c.children))
+	if len(c.k.pins) != 0 || len(c.k.queues) != 0 || len(c.objects.byID) != 0 || len(c.byNum) != 0 || len(c.children) != 0 {
+		p.t.Errorf("left here: %d pins, %d queues, %d names, %d numbers, %d children", len(c.k.pins), len(c.k.queues), len(c.objects.byID), len(c.byNum), len(c.children))
 	}
 }
 
@@ -200,7 +206,18 @@ var steps = []func(*program){
 	(*program).read, (*program).build, (*program).queries, (*program).queryObjects, (*program).modify,
 	(*program).resize, (*program).groups, (*program).windows, (*program).addresses, (*program).answer,
 	(*program).coreOnly, (*program).rereg, (*program).events, (*program).wait, (*program).closeOne,
-	func(p *program) { p.k.tamper(&p.s) }, func(p *program) { p.k.tamper(&p.s) },
+	func(p *program) { p.k.tamper(&p.s, p.queues()) }, func(p *program) { p.k.tamper(&p.s, p.queues()) },
+}
+
+// queues are those that the kernel can write to.
+func (p *program) queues() (all [][]byte) {
+	for _, g := range p.k.maps {
+		all = append(all, g.mem)
+	}
+	own := slices.SortedFunc(maps.Values(p.ctx.k.queues), func(a, b []byte) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(uapi.Addr(a), uapi.Addr(b)))
+	})
+	return append(all, own...)
 }
 
 func (p *program) allocPD() {
@@ -213,6 +230,15 @@ func (p *program) newChannel() {
 	kept(p, &p.chs, ch, err)
 }
 
+// completions is a size of a queue: on mlx5 the memory of it is this process's.
+func (p *program) completions() int {
+	n := p.s.size()
+	if n < 1<<30 {
+		n %= 1 << 16
+	}
+	return int(n)
+}
+
 func (p *program) createCQ() {
 	ch, _ := one(p, p.chs)
 	how := p.s.byte()
@@ -220,7 +246,7 @@ func (p *program) createCQ() {
 		ch = nil
 	}
 	cq, err := p.ctx.CreateCQAttr(&CQInitAttr{
-		CQE: 1 + int(p.s.size()), Channel: ch, Vector: int(how >> 1 & 1), SingleGoroutine: how&4 != 0,
+		CQE: 1 + p.completions(), Channel: ch, Vector: int(how >> 1 & 1), SingleGoroutine: how&4 != 0,
 	})
 	kept(p, &p.cqs, cq, err)
 }
@@ -240,7 +266,7 @@ func (p *program) createQP() {
 		if p.s.byte()&3 == 3 {
 			a.SRQ, _ = one(p, p.srqs)
 		}
-		a.Cap = QPCap{MaxSendWR: p.s.size(), MaxRecvWR: p.s.size(), MaxInline: p.s.size()}
+		a.Cap = QPCap{MaxSendWR: 1 + p.s.size(), MaxRecvWR: 1 + p.s.size(), MaxInline: p.s.size(), MaxSendSGE: 4, MaxRecvSGE: 4}
 		qp, err := pd.CreateQP(a)
 		kept(p, &p.qps, qp, err)
 	})
@@ -397,7 +423,7 @@ func (p *program) modify() {
 
 func (p *program) resize() {
 	use(p, p.cqs, func(q *CQ) {
-		p.check(q.Resize(int(p.s.size())))
+		p.check(q.Resize(p.completions()))
 		p.check(q.Modify(1, 2))
 	})
 }

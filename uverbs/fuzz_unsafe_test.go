@@ -279,9 +279,15 @@ func (k *hostileKernel) hasGID(port, index uint8, gid GID) bool {
 func (c *kernelCall) sound(m *uapi.Method, id uint16, b []byte) {
 	c.k.next++
 	number := c.k.next
+	asked, sized := c.soundSize(m)
 	switch {
 	case id == abi.UVERBS_ATTR_UHW_OUT:
 		copy(b, c.soundDriver(m))
+	case sized:
+		copy(b, uapi.Bytes(find(c.attrs, asked).Data()))
+	case m == uapi.UARAlloc && id == abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH:
+		length := uint32(os.Getpagesize())
+		copy(b, uapi.Bytes(&length))
 	case c.write != nil:
 		copy(b, c.soundWrite(number))
 	case m == uapi.QueryGIDTable && len(b)%gidSize == 0:
@@ -305,8 +311,11 @@ func (c *kernelCall) sound(m *uapi.Method, id uint16, b []byte) {
 }
 
 func (c *kernelCall) soundDriver(m *uapi.Method) []byte {
-	if c.k.driver == abi.RDMA_DRIVER_SIW {
+	switch c.k.driver {
+	case abi.RDMA_DRIVER_SIW:
 		return c.soundSIW(m)
+	case abi.RDMA_DRIVER_MLX5:
+		return c.soundMLX5(m)
 	}
 	switch {
 	case m == uapi.CQCreate, c.write == uapi.ResizeCQ:
@@ -331,6 +340,35 @@ func (c *kernelCall) soundSIW(m *uapi.Method) []byte {
 	return []byte{byte(c.k.next)}
 }
 
+func (c *kernelCall) soundMLX5(m *uapi.Method) []byte {
+	if m != uapi.GetContext {
+		return []byte{byte(c.k.next), 0, 0, 0} // the number of a queue or domain
+	}
+	r := abi.Mlx5IbAllocUcontextResp{
+		BfRegSize: 512, CacheLineSize: 64, MaxSqDescSz: 1024, MaxRqDescSz: 512, MaxSendWqebb: 1 << 15, MaxRecvWr: 1 << 15,
+		MaxSrqRecvWr: 1 << 15, CqeVersion: byte(c.k.next & 1), LogUarSize: 12, NumUarsPerPage: uint32(os.Getpagesize()) / 4096,
+	}
+	if c.k.grand {
+		r.TotBfregs = 8 * 2 * r.NumUarsPerPage
+	}
+	return uapi.Bytes(&r)
+}
+
+// soundSize is how many entries a kernel says that mlx5's queue has: as many as it was asked
+// for.
+func (c *kernelCall) soundSize(m *uapi.Method) (id uint16, ok bool) {
+	if c.k.driver != abi.RDMA_DRIVER_MLX5 {
+		return 0, false
+	}
+	switch m {
+	case uapi.CQCreate:
+		return abi.UVERBS_ATTR_CREATE_CQ_CQE, true
+	case uapi.SRQCreate:
+		return abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, true
+	}
+	return 0, false
+}
+
 func (c *kernelCall) soundWrite(number uint32) []byte {
 	switch c.write {
 	case uapi.QueryQP:
@@ -339,6 +377,9 @@ func (c *kernelCall) soundWrite(number uint32) []byte {
 		return uapi.Bytes(&abi.IbUverbsExQueryDeviceResp{DeviceCapFlagsEx: 1<<64 - 1})
 	case uapi.QueryDevice, uapi.QuerySRQ:
 		return nil
+	case uapi.ResizeCQ:
+		in := at(*find(c.attrs, abi.UVERBS_ATTR_CORE_IN).Data(), 16)
+		return in[12:]
 	case uapi.CreateCompChannel:
 		return []byte{100}
 	}
@@ -418,14 +459,15 @@ func (k *hostileKernel) Unmap(mem []byte) error {
 	return syscall.Munmap(g.whole)
 }
 
-// tamper changes a queue that is mapped, most often its indices or flags.
-func (k *hostileKernel) tamper(s *script) {
+// tamper changes a queue, most often its indices or flags, or the end of the first
+// completion of mlx5.
+func (k *hostileKernel) tamper(s *script, queues [][]byte) {
 	which, where, value := int(s.byte()), s.byte(), s.size()
-	if len(k.maps) == 0 {
+	if len(queues) == 0 {
 		return
 	}
-	mem := k.maps[which%len(k.maps)].mem
-	off := [...]int{0, 4, 128, 256}[where&3]
+	mem := queues[which%len(queues)]
+	off := [...]int{0, 4, 128, 256, 60, 56, 32, 124}[where&7]
 	if where&0x80 != 0 {
 		off = int(where&0x7f) * 8
 	}

@@ -200,7 +200,7 @@ func (m *MR) Close() error {
 func (m *MR) destroy() error {
 	cmd := m.pd.ctx.k.command(uapi.MRDestroy).Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, m.handle)
 	err := gone(cmd.Do(m.pd.ctx.k.file))
-	if errors.Is(err, syscall.EINVAL) { // rxe's way to say so
+	if errors.Is(err, syscall.EINVAL) { // the drivers' way to say so
 		err = fmt.Errorf("%w: a memory window is bound to it: %w", ErrBusy, err)
 	}
 	return err

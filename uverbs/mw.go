@@ -99,7 +99,7 @@ func (w *MW) Prepare(mr *MR, off, n int, newKey uint32, access AccessFlags) (MWB
 }
 
 func (w *MW) bind(mr *MR, off, n int, access AccessFlags) (MWBind, error) {
-	b := MWBind{MWKey: w.rkey, Access: uint32(access)}
+	b := MWBind{Type: uint8(w.typ), MWKey: w.rkey, Access: uint32(access)}
 	if n == 0 && mr == nil {
 		return b, nil
 	}

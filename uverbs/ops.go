@@ -28,12 +28,16 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 	case QPTypeRC:
 		set &= opsRC
 	}
-	if set&(1<<OpFlush|1<<OpAtomicWrite|1<<OpBindMW) == 0 {
+	if set&(1<<OpFlush|1<<OpAtomicWrite|1<<OpBindMW|1<<OpFetchAdd) == 0 {
 		return set, nil
 	}
-	caps, err := c.capFlags()
+	attr, err := c.attributes()
 	if err != nil {
 		return 0, err
+	}
+	caps := attr.CapFlagsEx | uint64(attr.CapFlags)
+	if attr.AtomicCap == 0 {
+		set &^= 1<<OpCompareSwap | 1<<OpFetchAdd
 	}
 	if caps&(abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL|abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT) == 0 {
 		set &^= 1 << OpFlush
@@ -47,14 +51,10 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 	return set, nil
 }
 
-// capFlags asks the kernel once.
-func (c *Context) capFlags() (uint64, error) {
-	c.capsOnce.Do(func() {
-		var a DeviceAttr
-		a, c.capsErr = c.QueryDevice()
-		c.caps = a.CapFlagsEx | uint64(a.CapFlags)
-	})
-	return c.caps, c.capsErr
+// attributes asks the kernel once.
+func (c *Context) attributes() (*DeviceAttr, error) {
+	c.attrOnce.Do(func() { c.attr, c.attrErr = c.QueryDevice() })
+	return &c.attr, c.attrErr
 }
 
 // Supports tells whether the queue pair can do an operation: its type, the device and the
@@ -70,6 +70,8 @@ func (q *QP) notSupported(op Opcode) error {
 	switch {
 	case q.typ == QPTypeUD && !op.In(opsUD), q.typ == QPTypeUC && !op.In(opsUC):
 		why = fmt.Sprintf("a queue pair of type %v", q.typ)
+	case op.In(q.ctx.prov.ops) && q.ctx.k.driver == abi.RDMA_DRIVER_MLX5:
+		why = "this model of device, or its firmware,"
 	case op.In(q.ctx.prov.ops):
 		why = "this kernel's driver (rxe has FLUSH and ATOMIC WRITE from Linux 6.3 on, memory windows from 5.14 on)"
 	}
@@ -81,6 +83,10 @@ func (q *QP) iWARP() bool { return q.ctx.k.driver == abi.RDMA_DRIVER_SIW }
 
 // ring shows the encoded requests to the device and makes it look.
 func (q *QP) ring() error {
+	if !q.rings.ringsByCall() {
+		q.rings.publishSend()
+		return nil
+	}
 	if q.State() == StateError { // siw, and rxe of 5.10, would take no notice
 		q.rings.takeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
 		return nil

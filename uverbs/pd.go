@@ -23,7 +23,8 @@ func (c *Context) AllocPD() (*PD, error) {
 		in   abi.IbUverbsAllocPd
 		resp abi.IbUverbsAllocPdResp
 	)
-	if err := c.k.invoke(uapi.AllocPD, uapi.Bytes(&in), uapi.Bytes(&resp)); err != nil {
+	out := make([]byte, c.prov.pdOut)
+	if err := uapi.Invoke(c.k.file, c.k.driver, uapi.AllocPD, uapi.Bytes(&in), uapi.Bytes(&resp), nil, out); err != nil {
 		return nil, wrap(op, c.device, err)
 	}
 	p := &PD{object: object{kind: "protection domain", device: c.device}, ctx: c, handle: resp.PdHandle}

@@ -18,8 +18,8 @@ const maxMessage = 1 << 31
 //
 // Of unsignaled requests nothing is heard, so every so often one must be signaled, to know
 // that they are done. A slot of the queue comes back when the device is done with it, on
-// rxe and siw before its completion is polled: it is for the program to have no more
-// requests open than the completion queue has room for. What is posted in StateError
+// rxe and siw before its completion is polled, on mlx5 with the poll: it is for the program
+// to have no more requests open than the completion queue has room for. What is posted in StateError
 // completes with WCFlushError.
 //
 // Errors: ErrQueueFull when the queue has no room for more; ErrInvalid; ErrNotSupported for
@@ -221,7 +221,7 @@ func (q *QP) putRecvs(wrs []RecvWR) (int, error) {
 }
 
 func (q *QP) putRecv(wr *provider.RecvWR, total uint32) error {
-	if q.State() == StateError { // the kernel does not look at it any more
+	if q.State() == StateError && !q.ctx.k.flushes() { // the kernel does not look at it any more
 		q.recv.give(q.flushed(wr.ID, provider.WCRecv))
 		return nil
 	}

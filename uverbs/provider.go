@@ -5,6 +5,7 @@ import (
 
 	"github.com/pureverbs/rdma/abi"
 	"github.com/pureverbs/rdma/internal/provider"
+	"github.com/pureverbs/rdma/internal/provider/mlx5"
 	"github.com/pureverbs/rdma/internal/provider/siw"
 )
 
@@ -18,6 +19,7 @@ type providerInfo struct {
 	inlineOps      uint32 // set of operations that take inline data
 	readSGE        uint32 // most pieces of an RDMA READ, 0 for as many as of a send
 	contextOut     int    // bytes of its answer when a context is made
+	pdOut          int    // and a protection domain
 }
 
 // providers is the one static table: a new device is one line here and one package.
@@ -26,6 +28,10 @@ var providers = [...]providerInfo{
 	{
 		driver: abi.RDMA_DRIVER_SIW, name: "siw", minABI: 1, maxABI: 1, ops: siw.Ops, inlineOps: siw.InlineOps,
 		readSGE: siw.MaxReadSGE, contextOut: siw.ContextOut,
+	},
+	{
+		driver: abi.RDMA_DRIVER_MLX5, name: mlx5.DriverName, minABI: mlx5.MinABI, maxABI: mlx5.MaxABI, ops: mlx5.Ops,
+		inlineOps: mlx5.InlineOps, readSGE: mlx5.MaxReadSGE, pdOut: mlx5.PDOut,
 	},
 }
 

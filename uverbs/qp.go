@@ -162,11 +162,14 @@ func qpHint(err error, typ QPType) string {
 
 func (q *QP) create(a *QPInitAttr) error {
 	var (
-		num  uint32
-		got  abi.IbUverbsQpCap
-		k    = q.ctx.k
-		plan = k.planQP(a, &q.cap)
+		num uint32
+		got abi.IbUverbsQpCap
+		k   = q.ctx.k
 	)
+	plan, err := k.planQP(a, q)
+	if err != nil {
+		return err
+	}
 	ask := abi.IbUverbsQpCap{
 		MaxSendWr: a.Cap.MaxSendWR, MaxRecvWr: a.Cap.MaxRecvWR,
 		MaxSendSge: a.Cap.MaxSendSGE, MaxRecvSge: a.Cap.MaxRecvSGE, MaxInlineData: a.Cap.MaxInline,
@@ -184,7 +187,7 @@ func (q *QP) create(a *QPInitAttr) error {
 		Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(q.typ)).
 		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, uapi.Bytes(&got)).
 		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, uapi.Bytes(&num)).
-		Driver(nil, plan.out)
+		Driver(plan.in, plan.out)
 	if a.SRQ != nil {
 		cmd.Use(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, a.SRQ.handle)
 	}
@@ -192,6 +195,7 @@ func (q *QP) create(a *QPInitAttr) error {
 		cmd.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
 	}
 	if err := q.born(cmd, &num); err != nil {
+		plan.abandon(nil)
 		return err
 	}
 	q.handle = cmd.Result(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
@@ -199,12 +203,15 @@ func (q *QP) create(a *QPInitAttr) error {
 		MaxSendWR: got.MaxSendWr, MaxRecvWR: got.MaxRecvWr,
 		MaxSendSGE: got.MaxSendSge, MaxRecvSGE: got.MaxRecvSge, MaxInline: got.MaxInlineData,
 	}
-	var err error
-	if q.rings, err = plan.attach(); err == nil {
-		body := abi.IbUverbsPostSend{QpHandle: q.handle, WqeSize: provider.MinPostSize}
-		q.bell, err = uapi.NewDoorbell(k.file, &k.arena, k.driver, uapi.PostSend, uapi.Bytes(&body))
+	if q.rings, err = plan.attach(); err != nil {
+		plan.abandon(q.destroy())
+		return err
 	}
-	if err != nil {
+	if !q.rings.ringsByCall() {
+		return nil
+	}
+	body := abi.IbUverbsPostSend{QpHandle: q.handle, WqeSize: provider.MinPostSize}
+	if q.bell, err = uapi.NewDoorbell(k.file, &k.arena, k.driver, uapi.PostSend, uapi.Bytes(&body)); err != nil {
 		q.destroy()
 	}
 	return err
@@ -233,7 +240,7 @@ func (q *QP) born(cmd *uapi.Command, num *uint32) error {
 // Num is the queue pair's number on the device, which the peer needs.
 func (q *QP) Num() uint32 { return q.num }
 
-// Cap is what the kernel granted.
+// Cap is what was granted.
 func (q *QP) Cap() QPCap { return q.cap }
 
 // PD returns the protection domain of the queue pair.
@@ -286,9 +293,9 @@ func (q *QP) destroy() error {
 	q.ctx.numMu.Lock()
 	delete(q.ctx.byNum, q.num)
 	q.ctx.numMu.Unlock()
-	q.send.forget(q.num)
+	q.send.forget(q)
 	if q.recv != q.send {
-		q.recv.forget(q.num)
+		q.recv.forget(q)
 	}
 	if q.bell != nil {
 		q.bell.Close()

@@ -15,6 +15,9 @@ import (
 // On iWARP the kernel's connection manager brings the queue pair to RTS: to modify it to RTS
 // only notes here that it has, which package rdmacm does.
 //
+// StateReset forgets all that was posted; on mlx5 also completions that were not polled.
+// mlx5 has no way to StateSQD.
+//
 // The kernel finds the peer's link-layer address on the way to RTR, which can block for
 // about a second, uninterruptibly. Errors: ErrInvalid with the attribute; EINVAL from the
 // kernel (for one an empty GID table entry); ENODEV, ENETUNREACH and the like if the peer
@@ -47,12 +50,35 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil {
 		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: modifyHint(err, to)}
 	}
-	if to == StateError {
+	switch to {
+	case StateError:
 		q.enterError()
-		return nil
+	case StateReset:
+		q.enterReset()
+	default:
+		q.state.Store(uint32(to))
 	}
-	q.state.Store(uint32(to))
 	return nil
+}
+
+// enterReset notes that the kernel has moved the queue pair to StateReset. On mlx5 the queues
+// are this side's: what was open is forgotten, with its completions, before the next post.
+func (q *QP) enterReset() {
+	r := q.rings.mlx5
+	if r == nil {
+		q.state.Store(uint32(StateReset))
+		return
+	}
+	q.sqMu.Lock()
+	defer q.sqMu.Unlock()
+	q.rqMu.Lock()
+	defer q.rqMu.Unlock()
+	q.recv.purge(r)
+	if q.send != q.recv {
+		q.send.purge(r)
+	}
+	r.Reset()
+	q.state.Store(uint32(StateReset))
 }
 
 // checkStep judges the mask. iWARP has states of its own, of which only the kernel knows.
@@ -70,6 +96,8 @@ func modifyHint(err error, to QPState) string {
 	switch {
 	case errors.Is(err, syscall.ENODEV) && to == StateRTR:
 		return "no interface of this device in this network namespace"
+	case errors.Is(err, syscall.EINVAL) && to == StateSQD:
+		return "not every driver has this state: mlx5 never leaves RTS for it"
 	case errors.Is(err, syscall.ENODATA) && to == StateRTR:
 		return "SGIDIndex names an empty entry of the GID table"
 	case errors.Is(err, syscall.EINVAL) && to == StateRTR:
@@ -96,6 +124,9 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 		return QPAttr{}, wrap(op, q.device, err)
 	}
 	a := qpAttrFromQuery(&resp)
+	if q.rings.mlx5 != nil { // whose driver does not know
+		a.Cap.MaxSendWR, a.Cap.MaxSendSGE, a.Cap.MaxInline = q.cap.MaxSendWR, q.cap.MaxSendSGE, q.cap.MaxInline
+	}
 	if q.iWARP() && a.State == StateReset { // some versions of siw do not tell
 		a.State = q.State()
 		a.CurState = a.State

@@ -16,7 +16,7 @@ import (
 // TestDeviceRemoved: the device goes while it is in use, as hardware does: the mapped queues
 // turn into zeros, every command fails, and what was made can be closed all the same.
 func TestDeviceRemoved(t *testing.T) {
-	for name, devices := range map[string][]fakekernel.Device{"rxe": rxe, "siw": siw} {
+	for name, devices := range map[string][]fakekernel.Device{"rxe0": rxe, "siw0": siw, "mlx5_0": mlx5} {
 		t.Run(name, func(t *testing.T) {
 			testutil.NoLeaks(t)
 			k, s := suiteOn(t, fakekernel.Options{Devices: devices})
@@ -31,7 +31,7 @@ func TestDeviceRemoved(t *testing.T) {
 				waits <- err
 			}()
 			time.Sleep(20 * time.Millisecond) // let them park; the outcome does not depend on it
-			if !k.Disassociate(name + "0") {
+			if !k.Disassociate(name) {
 				t.Fatal("there is no such device")
 			}
 			ev, err := p.Context.NextAsyncEvent(context.Background())

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pureverbs/rdma/abi"
@@ -24,7 +25,26 @@ func (q *CQ) Resize(cqe int) error {
 	defer q.end()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.ring.mlx5 != nil {
+		return wrap(op, q.device, q.resizeMLX5(cqe))
+	}
 	return wrap(op, q.device, q.resize(uint32(cqe)))
+}
+
+// resizeMLX5 moves to a queue that the device goes on in, and what is in the old one with it.
+func (q *CQ) resizeMLX5(cqe int) error {
+	plan, err := q.ring.mlx5.PlanResize(cqe)
+	if plan == nil {
+		return err
+	}
+	k := q.ctx.k
+	in := abi.IbUverbsResizeCq{CqHandle: q.handle, Cqe: plan.Entries()}
+	var resp abi.IbUverbsResizeCqResp
+	if err := uapi.Invoke(k.file, k.driver, uapi.ResizeCQ, uapi.Bytes(&in), uapi.Bytes(&resp), plan.In(), nil); err != nil {
+		return errors.Join(err, plan.Drop())
+	}
+	q.size = int(resp.Cqe)
+	return plan.Apply(resp.Cqe)
 }
 
 // resize moves to the queue that the kernel makes, into which it has moved what was in the

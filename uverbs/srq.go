@@ -70,7 +70,7 @@ func (p *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
 		return nil, err
 	}
 	s.id = p.ctx.objects.put(s)
-	if err := s.create(attr); err != nil {
+	if err := s.create(*attr); err != nil {
 		p.ctx.objects.drop(s.id)
 		s.orphan(s)
 		return nil, wrap(op, p.device, err)
@@ -78,9 +78,12 @@ func (p *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
 	return s, nil
 }
 
-func (s *SRQ) create(a *SRQInitAttr) error {
+func (s *SRQ) create(a SRQInitAttr) error {
 	k := s.pd.ctx.k
-	plan := k.planSRQ(&s.maxSGE)
+	plan, err := k.planSRQ(&a, s)
+	if err != nil {
+		return err
+	}
 	cmd := k.command(uapi.SRQCreate).
 		New(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE).
 		Use(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, s.pd.handle).
@@ -91,14 +94,14 @@ func (s *SRQ) create(a *SRQInitAttr) error {
 		In32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, a.Limit).
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, uapi.Bytes(&s.maxWR)).
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, uapi.Bytes(&s.maxSGE)).
-		Driver(nil, plan.out)
+		Driver(plan.in, plan.out)
 	if err := cmd.Do(k.file); err != nil {
+		plan.abandon(nil)
 		return err
 	}
 	s.handle = cmd.Result(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
-	var err error
 	if s.ring, err = plan.attach(); err != nil {
-		s.destroy()
+		plan.abandon(s.destroy())
 	}
 	return err
 }

@@ -119,6 +119,9 @@ func (q *CQ) park(ctx context.Context) error {
 
 // signal notes an event that the kernel sent for this queue.
 func (q *CQ) signal() {
+	if c := q.counter.Load(); c != nil {
+		c.Event() // first: who sees that the queue is not armed arms anew, which takes the count
+	}
 	q.arms.Store(0)
 	q.wake()
 }

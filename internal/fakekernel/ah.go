@@ -59,15 +59,23 @@ func (f *verbsFile) createAH(in, resp []byte, u *udata) (int, error) {
 	if !a.way.dst.IsMulticast() {
 		a.way.hopLimit = unicastHops
 	}
+	if err := f.dev.drv.newAH(f, a, &c, u); err != nil {
+		return 0, err
+	}
+	p.users++
+	r := abi.IbUverbsCreateAhResp{AhHandle: f.add(a)}
+	return copy(resp, bytesOf(&r)), nil
+}
+
+// newAH gives it a number, by which requests name it.
+func (rxeDriver) newAH(f *verbsFile, a *ah, _ *abi.IbUverbsCreateAh, u *udata) error {
 	f.dev.lastAH = nextIndex(f.dev.lastAH, 1, f.dev.limits().ah, f.dev.ahs)
 	a.num = f.dev.lastAH
 	f.dev.ahs[a.num] = a
-	p.users++
 	if f.k.version >= v517 && u.room >= len(bytesOf(&abi.RxeCreateAhResp{})) {
 		u.answer(bytesOf(&abi.RxeCreateAhResp{AhNum: a.num}))
 	}
-	r := abi.IbUverbsCreateAhResp{AhHandle: f.add(a)}
-	return copy(resp, bytesOf(&r)), nil
+	return nil
 }
 
 // way finds out where a datagram goes: by the number of an address handle of the queue

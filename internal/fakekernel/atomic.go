@@ -15,7 +15,7 @@ const (
 // fetch it. The kernel's lock makes it one step for all queue pairs.
 func (n *nic) atomic(s span, w *work) nak {
 	old := bytesOf(&n.word)
-	if copyIn(old, uint64(s.Base)) != nil {
+	if s.mem.in(old, uint64(s.Base)) != nil {
 		return nakAccess
 	}
 	value := n.word + w.compareAdd
@@ -24,10 +24,10 @@ func (n *nic) atomic(s span, w *work) nak {
 			value = w.swap
 		}
 	}
-	if copyOut(uint64(s.Base), bytesOf(&value)) != nil {
+	if s.mem.out(uint64(s.Base), bytesOf(&value)) != nil {
 		return nakAccess
 	}
-	n.remote = append(n.remote[:0], span{Base: addrOf(old), Len: len(old)})
+	n.remote = append(n.remote[:0], spanOf(old))
 	return nakNone
 }
 

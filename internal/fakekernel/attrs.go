@@ -16,7 +16,7 @@ func (r *request) parse(raw *abi.IbUverbsAttr) error {
 		return unix.EINVAL
 	}
 	spec := r.m.Attr(raw.AttrId)
-	if spec == nil {
+	if spec == nil || spec.ID >= driverObjects && !r.driverAttr(spec.ID) {
 		if raw.Flags&abi.UVERBS_ATTR_F_MANDATORY != 0 {
 			return unix.EPROTONOSUPPORT
 		}
@@ -26,12 +26,20 @@ func (r *request) parse(raw *abi.IbUverbsAttr) error {
 		return unix.EINVAL
 	}
 	a := &r.attrs[r.n]
-	*a = attr{spec: spec, raw: raw}
+	*a = attr{spec: spec, raw: raw, mem: r.f.mem}
 	if err := r.judge(a); err != nil {
 		return err
 	}
 	r.n++
 	return nil
+}
+
+// driverAttr tells whether the driver has an attribute of its own.
+func (r *request) driverAttr(id uint16) bool {
+	if r.m.Object >= driverObjects || r.m.UHW && id <= abi.UVERBS_ATTR_UHW_OUT {
+		return true
+	}
+	return r.f.dev.Driver == abi.RDMA_DRIVER_MLX5 && r.f.k.version >= v612
 }
 
 func (r *request) judge(a *attr) error {
@@ -105,9 +113,8 @@ func (r *request) resolve(a *attr) error {
 	case uapi.New, uapi.NewFD:
 		return nil
 	case uapi.UseFD:
-		fd := *a.raw.DataS64()
-		e, ok := r.f.k.fds[int32(fd)].(*eventFile)
-		if !ok || int64(int32(fd)) != fd {
+		e := r.f.eventAt(*a.raw.DataS64())
+		if e == nil {
 			return unix.EBADF
 		}
 		if e.ctx != r.f || e.completion != (a.spec.Object == abi.UVERBS_OBJECT_COMP_CHANNEL) {
@@ -144,7 +151,7 @@ func (a *attr) in() ([]byte, error) {
 		copy(b, bytesOf(a.raw.Data()))
 		return b, nil
 	}
-	return b, copyIn(b, *a.raw.Data())
+	return b, a.mem.in(b, *a.raw.Data())
 }
 
 // out writes an output: what does not fit is cut, what is left of the buffer is cleared
@@ -154,11 +161,11 @@ func (a *attr) out(b []byte) error {
 		return nil
 	}
 	n := min(len(b), int(a.raw.Len))
-	if err := copyOut(*a.raw.Data(), b[:n]); err != nil {
+	if err := a.mem.out(*a.raw.Data(), b[:n]); err != nil {
 		return err
 	}
 	if rest := int(a.raw.Len) - n; rest > 0 && a.spec.Tail && a.spec.ID != abi.UVERBS_ATTR_UHW_OUT {
-		if err := copyOut(*a.raw.Data()+uint64(n), make([]byte, rest)); err != nil {
+		if err := a.mem.out(*a.raw.Data()+uint64(n), make([]byte, rest)); err != nil {
 			return err
 		}
 	}

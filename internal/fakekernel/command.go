@@ -21,9 +21,9 @@ func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte, u *udata) (int, e
 	case abi.IB_USER_VERBS_CMD_QUERY_DEVICE:
 		return f.queryDevice(in, resp)
 	case uapi.ExCmd | abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE:
-		return f.queryDeviceEx(in, resp)
+		return f.queryDeviceEx(in, resp, u)
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
-		return f.allocPD(resp)
+		return f.allocPD(resp, u)
 	case abi.IB_USER_VERBS_CMD_REG_MR:
 		return f.regMR(in, resp, u)
 	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
@@ -43,7 +43,7 @@ func (f *verbsFile) command(w *uapi.WriteCmd, in, resp []byte, u *udata) (int, e
 	case abi.IB_USER_VERBS_CMD_CREATE_AH:
 		return f.createAH(in, resp, u)
 	case abi.IB_USER_VERBS_CMD_ALLOC_MW:
-		return f.allocMW(in, resp)
+		return f.allocMW(in, resp, u)
 	case abi.IB_USER_VERBS_CMD_REREG_MR:
 		return f.reregMR(in, resp)
 	case abi.IB_USER_VERBS_CMD_RESIZE_CQ:
@@ -141,7 +141,7 @@ func (f *verbsFile) Write(_ context.Context, p []byte) (int, error) {
 	}
 	if n+len(f.hw.out) > 0 {
 		answer := append(f.cmdResp[:n], f.hw.out...)
-		if err := copyOut(load[uint64](in), answer); err != nil {
+		if err := f.mem.out(load[uint64](in), answer); err != nil {
 			return 0, err
 		}
 	}

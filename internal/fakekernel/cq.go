@@ -16,6 +16,8 @@ type cq struct {
 	channel    *eventFile
 	async      *eventFile
 	users      int // queue pairs
+	flags      uint32
+	uarIndex   *uint32 // of mlx5: the page of registers, if the request names one
 	resp       abi.IbUverbsDestroyCqResp
 }
 
@@ -30,22 +32,23 @@ func (c *cq) end(f *verbsFile) {
 
 func (f *verbsFile) createCQ(r *request) error {
 	cqe := value[uint32](r, abi.UVERBS_ATTR_CREATE_CQ_CQE)
-	switch {
-	case r.number(abi.UVERBS_ATTR_CREATE_CQ_FLAGS) != 0:
-		return unix.EOPNOTSUPP
-	case cqe == 0 || value[uint32](r, abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR) != 0:
-		return unix.EINVAL
+	flags := r.number(abi.UVERBS_ATTR_CREATE_CQ_FLAGS)
+	if err := f.checkCQ(cqe, flags, value[uint32](r, abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR)); err != nil {
+		return err
 	}
 	u, err := r.udata()
 	if err != nil {
 		return err
 	}
-	c := &cq{f: f, userHandle: value[uint64](r, abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE), async: f.async}
+	c := &cq{f: f, userHandle: value[uint64](r, abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE), async: f.async, flags: uint32(flags)}
 	if a := r.get(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); a != nil {
 		c.channel = a.file
 	}
 	if a := r.get(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD); a != nil {
 		c.async = a.file
+	}
+	if r.get(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX) != nil {
+		c.uarIndex = ptr(value[uint32](r, abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX))
 	}
 	entries, err := f.dev.drv.newCQ(f, c, cqe, &u)
 	if err != nil {
@@ -59,6 +62,20 @@ func (f *verbsFile) createCQ(r *request) error {
 		return err
 	}
 	*r.get(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).raw.Data() = uint64(f.add(c))
+	return nil
+}
+
+// checkCQ: the software drivers have no flags and no empty queues. The word is theirs, but
+// none of them looks at anything before.
+func (f *verbsFile) checkCQ(cqe uint32, flags uint64, vector uint32) error {
+	const known = abi.IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | abi.IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN
+	hardware := f.dev.Driver == abi.RDMA_DRIVER_MLX5
+	switch {
+	case flags != 0 && !hardware:
+		return unix.EOPNOTSUPP
+	case flags&^known != 0, cqe == 0 && !hardware, vector != 0:
+		return unix.EINVAL
+	}
 	return nil
 }
 
@@ -91,7 +108,14 @@ func (c *cq) post(wc *abi.IbUverbsWc, solicited bool) {
 		c.overflow()
 		return
 	}
-	if c.ring.fires(solicited) && c.channel != nil {
+	if c.ring.fires(solicited) {
+		c.notify()
+	}
+}
+
+// notify raises an event.
+func (c *cq) notify() {
+	if c.channel != nil {
 		c.channel.push(event{
 			comp: true, async: abi.IbUverbsAsyncEventDesc{Element: c.userHandle},
 			counter: &c.resp.CompEventsReported, owner: c,

@@ -64,7 +64,7 @@ func (k *Kernel) receiveDatagram(p, q *qp, w *work, to *way) {
 		n = nakLength
 	default:
 		k.nic.writeGRH(to, int(w.length), p.f.dev == q.f.dev)
-		k.nic.src = append(append(k.nic.src[:0], span{Base: addrOf(k.nic.grh[:]), Len: grhSize}), k.nic.local...)
+		k.nic.src = append(append(k.nic.src[:0], spanOf(k.nic.grh[:])), k.nic.local...)
 		n = k.land(p, w, k.nic.src, w.length+grhSize)
 	}
 	v := k.drop(p, w, n, true)

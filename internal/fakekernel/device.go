@@ -19,11 +19,12 @@ type Device struct {
 	Addrs   []netip.Addr // of the interface; each is a GID. Default: see [DefaultAddrs]
 	GUID    uint64       // node GUID in host order; default: made from the place in the list
 	Driver  uint32       // default: rxe
-	ABI     uint32       // of the driver; default: 2 for rxe, 1 for siw
+	ABI     uint32       // of the driver; default: 2 for rxe, 1 for the others
 	MTU     uint8        // active MTU as a code: 1 is 256, 5 is 4096; default 3 (1024)
 	V1      bool         // each GID has a twin of type RoCE v1 before it, as hardware has
 	NoNode  bool         // there is no node in /dev
 	NoVerbs bool         // ib_uverbs does not serve it
+	MLX5    MLX5         // of a device of the driver mlx5
 }
 
 // DefaultAddrs are the addresses of device number i (from 0) unless told otherwise: one
@@ -39,6 +40,7 @@ func DefaultAddrs(i int) []netip.Addr {
 type device struct {
 	Device
 	drv      driver
+	hw       mlx5Device
 	index    uint32
 	gids     []abi.IbUverbsGidEntry
 	qps      map[uint32]*qp     // by number
@@ -98,6 +100,7 @@ func newDevice(i int, c Device, v version) *device {
 		mws: make(map[uint32]*mw), ahs: make(map[uint32]*ah), groups: make(map[[16]byte][]*qp), version: v,
 		lastQPN: 16, mapOff: pageSize,
 	}
+	d.hw.init(&c)
 	if d.iwarp() {
 		d.addMAC()
 		return d

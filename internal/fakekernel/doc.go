@@ -1,4 +1,4 @@
-// Package fakekernel is the kernel's side of RDMA in Go: uverbs with rxe and siw
+// Package fakekernel is the kernel's side of RDMA in Go: uverbs with rxe, siw and mlx5
 // devices, and rdma_cm. It stands behind the seams of internal/uapi and internal/discover,
 // so that everything above runs unchanged in a plain test, data transfer included, without
 // a device and without privileges.
@@ -17,9 +17,18 @@
 // siw is iWARP: its queue pairs are connected by rdma_cm alone, which then speaks of TCP.
 // See [Options.LaxMPA] for who may send first.
 //
+// mlx5 is the driver's commands and a model of the device behind it, see [Device.MLX5]: its
+// queues are the user's memory, and a goroutine watches the registers that he writes.
+// Requests, completions and doorbells have the device's own layout, and what a program does
+// wrong ends in the device's syndromes. Queue pairs are RC, UC and UD, with shared receive
+// queues and memory windows. Data in completions, compressed completions, ECE, rate limits,
+// signatures, moderation, XRC, work queues and all of DEVX but the question for
+// capabilities are not there. Between two goroutines' doorbells the device sees one.
+//
 // What a request points at is read and written with process_vm_readv and
-// process_vm_writev on the process itself: a wrong address is EFAULT, as it would be in
-// the kernel, and the race detector does not mistake the kernel for a goroutine.
+// process_vm_writev on the process itself, or on another that has the file open: a wrong
+// address is EFAULT, as it would be in the kernel, and the race detector does not mistake
+// the kernel for a goroutine.
 //
 // rdma_cm has all commands, those of 7.2 by [Options.Kernel]: connections, services of
 // datagrams (SIDR), multicast, paths, options, ECE, addresses of family AF_IB as far as

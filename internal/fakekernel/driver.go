@@ -23,15 +23,47 @@ type driver interface {
 	// has and does tell whether the driver offers what a method or a write command needs.
 	has(v version, object, method uint16) bool
 	does(v version, cmd uint32) bool
+	method(f *verbsFile, r *request) error // one that the core does not have
+
+	newPD(f *verbsFile, p *pd, u *udata) error
+	newAH(f *verbsFile, a *ah, c *abi.IbUverbsCreateAh, u *udata) error
+	newMW(f *verbsFile, m *mw, u *udata) error                                      // sets m.rkey
+	rereg(f *verbsFile, m *mr, c *abi.IbUverbsReregMr, domain *pd) error            // sets what changes
+	resizeCQ(f *verbsFile, c *cq, cqe uint32, u *udata) (entries uint32, err error) // changes c.ring
 
 	modifySRQ(f *verbsFile, s *srq, c *abi.IbUverbsModifySrq, u *udata) error
 	modify(f *verbsFile, q *qp, c *abi.IbUverbsModifyQp) error
 	mayPost(q *qp) error                       // whether the doorbell of send requests is heard
 	execute(k *Kernel, q *qp, w *work) verdict // carries one send request out
 
+	mmap(f *verbsFile, off uint64, length, prot int) (*mapping, error)
+
 	attributes(d *device) abi.IbUverbsQueryDeviceResp
+	features(d *device, a *abi.IbUverbsExQueryDeviceResp, u *udata) error
 	port(d *device) abi.IbUverbsQueryPortRespEx
 	link() link
+}
+
+// plain is what a driver has that has nothing of its own to do, or does not do it at all.
+type plain struct{}
+
+func (plain) method(*verbsFile, *request) error                              { return unix.EPROTONOSUPPORT }
+func (plain) newPD(*verbsFile, *pd, *udata) error                            { return nil }
+func (plain) newMW(*verbsFile, *mw, *udata) error                            { return unix.EOPNOTSUPP }
+func (plain) newAH(*verbsFile, *ah, *abi.IbUverbsCreateAh, *udata) error     { return unix.EOPNOTSUPP }
+func (plain) rereg(*verbsFile, *mr, *abi.IbUverbsReregMr, *pd) error         { return unix.EOPNOTSUPP }
+func (plain) resizeCQ(*verbsFile, *cq, uint32, *udata) (uint32, error)       { return 0, unix.EOPNOTSUPP }
+func (plain) features(*device, *abi.IbUverbsExQueryDeviceResp, *udata) error { return nil }
+
+// mmap is the mapping of a queue: sw/rxe/rxe_mmap.c.
+func (plain) mmap(f *verbsFile, off uint64, length, _ int) (*mapping, error) {
+	m := f.unmapped[off]
+	if m == nil || length <= 0 || length > len(m.user) || m.exact && length != len(m.user) {
+		return nil, unix.EINVAL
+	}
+	delete(f.unmapped, m.offset)
+	m.taken = length
+	return m, nil
 }
 
 // link is what names a device: for netlink, sysfs and the names of new devices.
@@ -48,6 +80,8 @@ func driverOf(id uint32) driver {
 	switch id {
 	case abi.RDMA_DRIVER_SIW:
 		return siwDriver{}
+	case abi.RDMA_DRIVER_MLX5:
+		return mlx5Driver{}
 	default:
 		return rxeDriver{}
 	}

@@ -45,6 +45,15 @@ func (f *verbsFile) newEventFile(completion bool) *eventFile {
 	return e
 }
 
+// eventAt is the event file behind a descriptor, nil if it is none.
+func (f *verbsFile) eventAt(fd int64) *eventFile {
+	if int64(int32(fd)) != fd {
+		return nil
+	}
+	e, _ := f.k.fds[int32(fd)].(*eventFile)
+	return e
+}
+
 // push adds an event; the lock is held.
 func (e *eventFile) push(ev event) {
 	if e.closed {

@@ -11,10 +11,12 @@ import (
 // Statuses of completions: enum ib_wc_status.
 const (
 	statusSuccess          = 0
+	statusLocalLength      = 1
 	statusLocalQPOp        = 2
 	statusLocalProtection  = 4
 	statusFlush            = 5
 	statusBind             = 6
+	statusLocalAccess      = 8
 	statusRemoteInvalid    = 9
 	statusRemoteAccess     = 10
 	statusRemoteOp         = 11
@@ -168,7 +170,7 @@ func (n *nic) gather(q *qp, w *work) uint32 {
 		if int(w.length) > len(w.data) {
 			return statusLocalQPOp
 		}
-		n.local = append(n.local, span{Base: addrOf(w.data), Len: int(w.length)})
+		n.local = append(n.local, spanOf(w.data[:w.length]))
 		return statusSuccess
 	}
 	var err memErr
@@ -192,7 +194,7 @@ func (n *nic) bring(q *qp, w *work) bool {
 	}
 	var err memErr
 	n.local, err = w.collect(n.local[:0], q, size, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-	return err == memOK && move(n.local, n.remote, int(size)) == nil
+	return err == memOK && n.move(n.local, n.remote, int(size)) == nil
 }
 
 // peer is the queue pair at the other end, nil if nothing would reach it, or, of a reliable

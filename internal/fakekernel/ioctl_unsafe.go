@@ -19,9 +19,10 @@ const (
 // attr is one attribute of a request that passed the checks.
 type attr struct {
 	spec *uapi.Attr
-	raw  *abi.IbUverbsAttr // in the caller's request, where new handles go
-	obj  object            // Use and Destroy
-	file *eventFile        // UseFD
+	raw  *abi.IbUverbsAttr // in the frame, where new handles go
+	mem  userMem
+	obj  object     // Use and Destroy
+	file *eventFile // UseFD
 }
 
 // request is an ioctl that is being carried out.
@@ -32,24 +33,41 @@ type request struct {
 	n     int
 }
 
-// Ioctl is the entry of all verbs: core/uverbs_ioctl.c, ib_uverbs_ioctl.
+// Ioctl is the entry of all verbs of this process: the frame is used where it is.
 func (f *verbsFile) Ioctl(req uint32, arg unsafe.Pointer) error {
 	if req != abi.RDMA_VERBS_IOCTL {
 		return unix.ENOTTY
 	}
 	hdr := *(*abi.IbUverbsIoctlHdr)(arg)
-	if uint64(hdr.Length) > pageSize || uintptr(hdr.Length) != hdrSize+uintptr(hdr.NumAttrs)*attrSize {
-		return unix.EINVAL
+	if err := checkFrame(&hdr); err != nil {
+		return err
 	}
-	if hdr.Reserved1 != 0 || hdr.Reserved2 != 0 {
+	return f.ioctl(unsafe.Slice((*byte)(arg), hdr.Length))
+}
+
+// checkFrame is what is looked at before the frame is copied.
+func checkFrame(hdr *abi.IbUverbsIoctlHdr) error {
+	switch {
+	case uint64(hdr.Length) > pageSize || uintptr(hdr.Length) != hdrSize+uintptr(hdr.NumAttrs)*attrSize:
+		return unix.EINVAL
+	case hdr.Reserved1 != 0 || hdr.Reserved2 != 0:
 		return unix.EPROTONOSUPPORT
 	}
-	if err := f.k.check(ioctlCall(arg, &hdr)); err != nil {
+	return nil
+}
+
+// ioctl carries a request out: core/uverbs_ioctl.c, ib_uverbs_ioctl. The frame, aligned to
+// eight bytes and as long as its header says, is the caller's own or a copy of it: what
+// the kernel writes into it, handles and flags of attributes, is there when it returns.
+// Whatever attributes point at is in the memory of the file's process.
+func (f *verbsFile) ioctl(frame []byte) error {
+	hdr := view[abi.IbUverbsIoctlHdr](frame)
+	if err := f.k.check(ioctlCall(frame, hdr)); err != nil {
 		return err
 	}
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
-	m := uapi.Lookup(hdr.ObjectId, hdr.MethodId)
+	m := lookupMethod(hdr.ObjectId, hdr.MethodId)
 	if err := f.alive(); err != nil && !(err == unix.EIO && f.dev.zapped && m != nil && destroys(m)) {
 		return err
 	}
@@ -62,8 +80,8 @@ func (f *verbsFile) Ioctl(req uint32, arg unsafe.Pointer) error {
 	r := f.scratch()
 	r.f, r.m, r.n = f, m, 0
 	defer f.done(r)
-	for i := range uintptr(hdr.NumAttrs) {
-		if err := r.parse((*abi.IbUverbsAttr)(unsafe.Add(arg, hdrSize+i*attrSize))); err != nil {
+	for i := range int(hdr.NumAttrs) {
+		if err := r.parse(frameAttr(frame, i)); err != nil {
 			return err
 		}
 	}
@@ -75,15 +93,18 @@ func (f *verbsFile) Ioctl(req uint32, arg unsafe.Pointer) error {
 	return f.method(r)
 }
 
+func frameAttr(frame []byte, i int) *abi.IbUverbsAttr {
+	return view[abi.IbUverbsAttr](frame[int(hdrSize)+i*int(attrSize):])
+}
+
 // ioctlCall describes the call. INVOKE_WRITE counts as the command that it carries.
-func ioctlCall(arg unsafe.Pointer, hdr *abi.IbUverbsIoctlHdr) Call {
+func ioctlCall(frame []byte, hdr *abi.IbUverbsIoctlHdr) Call {
 	c := Call{Kind: CallIoctl, Object: hdr.ObjectId, Method: hdr.MethodId}
 	if hdr.ObjectId != abi.UVERBS_OBJECT_DEVICE || hdr.MethodId != abi.UVERBS_METHOD_INVOKE_WRITE {
 		return c
 	}
-	for i := range uintptr(hdr.NumAttrs) {
-		a := (*abi.IbUverbsAttr)(unsafe.Add(arg, hdrSize+i*attrSize))
-		if a.AttrId == abi.UVERBS_ATTR_WRITE_CMD {
+	for i := range int(hdr.NumAttrs) {
+		if a := frameAttr(frame, i); a.AttrId == abi.UVERBS_ATTR_WRITE_CMD {
 			return Call{Kind: CallWrite, Cmd: uint32(*a.Data()), Ioctl: true}
 		}
 	}

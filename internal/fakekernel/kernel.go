@@ -97,6 +97,10 @@ type Kernel struct {
 	closed  bool
 	cut     bool
 
+	born    time.Time
+	uars    []*mlx5UAR // registers that are watched
+	watcher watcher
+
 	wake chan struct{}
 	stop chan struct{}
 	done chan struct{}
@@ -113,6 +117,7 @@ func New(opts Options) *Kernel {
 	}
 	k := &Kernel{
 		opts: opts, version: parseVersion(opts.Kernel),
+		born:  time.Now(),
 		files: make(map[file]struct{}),
 		fds:   make(map[int32]file),
 		wake:  make(chan struct{}, 1),
@@ -121,11 +126,13 @@ func New(opts Options) *Kernel {
 	}
 	k.cm.init()
 	k.nic.init()
+	k.watcher.init()
 	k.addDevices()
 	if opts.Root != "" {
 		writeTree(opts.Root, k.devices)
 	}
 	go k.work()
+	k.startWatcher()
 	return k
 }
 
@@ -160,6 +167,7 @@ func (k *Kernel) Close() {
 	}
 	close(k.stop)
 	<-k.done
+	k.watcher.running.Wait()
 }
 
 // Cut cuts all connections, or mends them: between queue pairs and between the ids of

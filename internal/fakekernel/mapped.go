@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// mapped tells whether a range of the process is mapped throughout, readable, and
-// writable if asked. Where the system does not show its maps the answer is yes.
-func mapped(start, n uint64, writable bool) bool {
-	maps, err := os.ReadFile("/proc/self/maps")
+// mapped tells whether a range is mapped throughout, readable, and writable if asked. Where
+// the system does not show the maps the answer is yes.
+func (m userMem) mapped(start, n uint64, writable bool) bool {
+	maps, err := os.ReadFile("/proc/" + strconv.Itoa(m.pid()) + "/maps")
 	if err != nil {
 		return true
 	}

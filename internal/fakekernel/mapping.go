@@ -14,6 +14,7 @@ type mapping struct {
 	user   []byte // the user's; nil once it is unmapped
 	taken  int    // bytes that the user mapped, 0 if it has not yet
 	exact  bool   // the user has to map all of it
+	given  func() // if not nil: called when the user has unmapped it
 }
 
 // newMapping makes memory that waits for the user to map it.
@@ -69,8 +70,8 @@ func (m *mapping) end(f *verbsFile) {
 	}
 }
 
-// Map gives the memory to the user, once: sw/rxe/rxe_mmap.c.
-func (f *verbsFile) Map(off int64, length, _ int) ([]byte, error) {
+// Map gives memory of the driver to the user.
+func (f *verbsFile) Map(off int64, length, prot int) ([]byte, error) {
 	if err := f.k.check(Call{Kind: CallMap}); err != nil {
 		return nil, err
 	}
@@ -79,15 +80,13 @@ func (f *verbsFile) Map(off int64, length, _ int) ([]byte, error) {
 	if err := f.alive(); err != nil {
 		return nil, err
 	}
-	m := f.unmapped[uint64(off)]
-	if m == nil || length <= 0 || length > len(m.user) || m.exact && length != len(m.user) {
-		return nil, unix.EINVAL
+	m, err := f.dev.drv.mmap(f, uint64(off), length, prot)
+	if err != nil {
+		return nil, err
 	}
-	delete(f.unmapped, m.offset)
-	m.taken = length
 	f.mapped[addrOf(m.user)] = m
 	f.k.maps++
-	return m.user[:length:length], nil
+	return m.user[:m.taken:m.taken], nil
 }
 
 // Unmap takes it back; mem is what Map returned.
@@ -102,5 +101,8 @@ func (f *verbsFile) Unmap(mem []byte) error {
 	f.k.maps--
 	err := unix.Munmap(m.user)
 	m.user = nil
+	if m.given != nil {
+		m.given()
+	}
 	return err
 }

@@ -131,15 +131,18 @@ func (k *Kernel) enter(q *qp, to uint8) {
 	if to == q.state && to != stateError && to != stateReset {
 		return
 	}
+	again := q.state == stateError && q.mlx5() != nil
 	q.state, q.draining = to, to == stateSQD
 	switch to {
 	case stateReset:
 		q.reset()
 	case stateSQD:
 		q.checkDrained()
+	case stateSQE:
+		q.flushSends()
 	case stateError:
 		q.flush()
-		if q.srq != nil && k.version >= v611 {
+		if q.srq != nil && (k.version >= v611 || q.mlx5() != nil) && !again {
 			q.raise(asyncLastWQE)
 		}
 	}
@@ -147,6 +150,13 @@ func (k *Kernel) enter(q *qp, to uint8) {
 
 // reset drops what is in the queues.
 func (q *qp) reset() {
+	q.attr = abi.IbUverbsModifyQp{}
+	q.stopTrying()
+	q.sendPSN, q.recvPSN, q.reading = 0, 0, 0
+	if s := q.mlx5(); s != nil {
+		s.reset()
+		return
+	}
 	n := &q.f.k.nic
 	for q.sq.next(&n.old) {
 		q.sq.advance()
@@ -157,7 +167,4 @@ func (q *qp) reset() {
 	for q.srq == nil && q.rq.peek(&n.recv) {
 		q.rq.consume()
 	}
-	q.attr = abi.IbUverbsModifyQp{}
-	q.stopTrying()
-	q.sendPSN, q.recvPSN, q.reading = 0, 0, 0
 }

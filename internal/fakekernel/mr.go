@@ -19,6 +19,7 @@ const (
 
 // mr is a memory region.
 type mr struct {
+	mem        userMem
 	pd         *pd
 	start      uint64 // the user's address
 	iova       uint64 // the address that work requests name
@@ -60,7 +61,7 @@ func (f *verbsFile) regMR(in, resp []byte, u *udata) (int, error) {
 		return 0, err
 	}
 	m := &mr{
-		pd: p, start: c.Start, iova: c.HcaVa, length: c.Length, access: c.AccessFlags,
+		mem: f.mem, pd: p, start: c.Start, iova: c.HcaVa, length: c.Length, access: c.AccessFlags,
 		writable: c.AccessFlags&writes != 0,
 	}
 	if err := f.pin(m); err != nil {
@@ -85,7 +86,7 @@ func (f *verbsFile) checkAccess(access uint32) error {
 	switch {
 	case access&peerWrites != 0 && access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0,
 		access&^known != 0,
-		access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0 && f.k.version < v615:
+		access&abi.IB_UVERBS_ACCESS_ON_DEMAND != 0 && (f.k.version < v615 || f.dev.Driver == abi.RDMA_DRIVER_MLX5):
 		return unix.EINVAL
 	}
 	return nil
@@ -96,7 +97,7 @@ func (f *verbsFile) pin(m *mr) error {
 	if m.length == 0 || m.start+m.length < m.start {
 		return unix.EINVAL
 	}
-	if !mapped(m.start, m.length, m.writable) {
+	if !m.mem.mapped(m.start, m.length, m.writable) {
 		return unix.EFAULT
 	}
 	first, last := m.start/pageSize, (m.start+m.length-1)/pageSize
@@ -114,7 +115,9 @@ func (m *mr) within(addr, n uint64) bool {
 
 // span is the memory behind a piece that lies in the region.
 func (m *mr) span(addr uint64, n uint32) span {
-	return span{Base: uintptr(addr - m.iova + m.start), Len: int(n)}
+	s := span{mem: m.mem}
+	s.Base, s.Len = uintptr(addr-m.iova+m.start), int(n)
+	return s
 }
 
 // memErr is what is wrong with a key and an address.

@@ -42,7 +42,7 @@ func (m *mw) unbind() {
 	m.mr, m.q, m.access, m.addr, m.length = nil, nil, 0, 0, 0
 }
 
-func (f *verbsFile) allocMW(in, resp []byte) (int, error) {
+func (f *verbsFile) allocMW(in, resp []byte, u *udata) (int, error) {
 	c := load[abi.IbUverbsAllocMw](in)
 	p, err := lookup[*pd](f, c.PdHandle)
 	if err != nil {
@@ -51,13 +51,24 @@ func (f *verbsFile) allocMW(in, resp []byte) (int, error) {
 	if c.MwType != windowType1 && c.MwType != windowType2 {
 		return 0, unix.EINVAL
 	}
-	d := f.dev
-	d.lastMW = nextIndex(d.lastMW, minMWIndex, maxMWIndex, d.mws)
-	m := &mw{pd: p, typ: c.MwType, rkey: d.lastMW<<8 | keyBits(d.lastMW)}
-	d.mws[d.lastMW] = m
+	m := &mw{pd: p, typ: c.MwType}
+	if err := f.dev.drv.newMW(f, m, u); err != nil {
+		return 0, err
+	}
+	f.dev.mws[m.rkey>>8] = m
 	p.users++
 	r := abi.IbUverbsAllocMwResp{MwHandle: f.add(m), Rkey: m.rkey}
 	return copy(resp, bytesOf(&r)), nil
+}
+
+func (rxeDriver) newMW(f *verbsFile, m *mw, _ *udata) error {
+	m.rkey = f.dev.nextWindowKey()
+	return nil
+}
+
+func (d *device) nextWindowKey() uint32 {
+	d.lastMW = nextIndex(d.lastMW, minMWIndex, maxMWIndex, d.mws)
+	return d.lastMW<<8 | keyBits(d.lastMW)
 }
 
 // bindWindow is the work request, and returns its status.
@@ -140,7 +151,7 @@ func (k *Kernel) localInvalidate(q *qp, w *work) uint32 {
 // invalidate makes a key open nothing any more. A region that the user registered cannot
 // be invalidated. A free window cannot be either; there rxe would fall over.
 func (k *Kernel) invalidate(q *qp, key uint32) bool {
-	if k.version < v514 {
+	if k.version < v514 && q.mlx5() == nil {
 		return true // a SEND with invalidate is a SEND there
 	}
 	m := q.f.dev.mws[key>>8]

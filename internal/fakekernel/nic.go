@@ -15,6 +15,7 @@ const psnMask = 0xff_ffff
 // nic is the room that the execution of one work request needs; there is one, because one
 // runs at a time, under the lock.
 type nic struct {
+	mover
 	local, remote []span
 	src           []span // of a datagram: its header and its data
 	work, old     work   // the request that is carried out, one that completes
@@ -25,7 +26,7 @@ type nic struct {
 }
 
 func (n *nic) init() {
-	n.local, n.remote, n.src = make([]span, 0, maxSGE), make([]span, 0, maxSGE), make([]span, 0, maxSGE+1)
+	n.local, n.remote, n.src = make([]span, 0, maxPieces), make([]span, 0, maxPieces), make([]span, 0, maxPieces+1)
 }
 
 // Kinds of trying again.
@@ -66,8 +67,12 @@ func (k *Kernel) runQP(q *qp) {
 	if q.gone {
 		return
 	}
-	if q.state == stateError {
+	switch q.state {
+	case stateError:
 		q.flush()
+		return
+	case stateSQE:
+		q.flushSends()
 		return
 	}
 	for w := &k.nic.work; q.sending() && q.sq.next(w); {
@@ -100,6 +105,9 @@ func (k *Kernel) step(q *qp, w *work) bool {
 	}
 	q.stopTrying()
 	if v.status != statusSuccess {
+		if v.peer == q {
+			v.broken = false // it is its own peer, and goes to error once: with the request, not before
+		}
 		v.finish(k)
 		q.fail(w, v.status)
 		return true
@@ -191,13 +199,32 @@ func (q *qp) fail(w *work, status uint32) {
 	}
 	q.sq.advance()
 	q.endSend(w, status)
-	q.f.k.enter(q, stateError)
+	q.f.k.enter(q, q.failed())
+}
+
+// failed is the state after a send request that failed. On hardware a queue pair of a
+// service without acknowledgements goes on receiving.
+func (q *qp) failed() uint8 {
+	if q.mlx5() != nil && q.typ != abi.IB_UVERBS_QPT_RC {
+		return stateSQE
+	}
+	return stateError
 }
 
 // flush completes all that is posted with an error. What is posted to the receive queue
 // later stays there, until something wakes the queue pair. A shared receive queue is not
 // touched.
 func (q *qp) flush() {
+	q.flushSends()
+	n := &q.f.k.nic
+	for q.srq == nil && q.rq.peek(&n.recv) {
+		q.recv.post(n.fresh(n.recv.id, statusFlush, q), true)
+		q.rq.consume()
+	}
+}
+
+// flushSends does that for send requests.
+func (q *qp) flushSends() {
 	n := &q.f.k.nic
 	for q.completeOne() {
 	}
@@ -206,10 +233,6 @@ func (q *qp) flush() {
 		q.endSend(&n.old, statusFlush)
 	}
 	q.stopTrying()
-	for q.srq == nil && q.rq.peek(&n.recv) {
-		q.recv.post(n.fresh(n.recv.id, statusFlush, q), true)
-		q.rq.consume()
-	}
 }
 
 // endSend ends the oldest send request with an error.

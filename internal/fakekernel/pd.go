@@ -14,7 +14,11 @@ func (p *pd) busy() error  { return busyIf(p.users > 0) }
 
 func (p *pd) end(*verbsFile) {}
 
-func (f *verbsFile) allocPD(resp []byte) (int, error) {
-	r := abi.IbUverbsAllocPdResp{PdHandle: f.add(&pd{})}
+func (f *verbsFile) allocPD(resp []byte, u *udata) (int, error) {
+	p := new(pd)
+	if err := f.dev.drv.newPD(f, p, u); err != nil {
+		return 0, err
+	}
+	r := abi.IbUverbsAllocPdResp{PdHandle: f.add(p)}
 	return copy(resp, bytesOf(&r)), nil
 }

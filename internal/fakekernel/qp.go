@@ -214,7 +214,9 @@ func (f *verbsFile) queryQP(in, resp []byte) (int, error) {
 	if q.sigAll {
 		r.SqSigAll = 1
 	}
-	if s := q.siw(); s != nil {
+	if s, ok := q.sq.(interface {
+		describe(*abi.IbUverbsQueryQpResp)
+	}); ok {
 		s.describe(&r)
 	}
 	return copy(resp, bytesOf(&r)), nil

@@ -62,7 +62,7 @@ func (rxeDriver) attributes(d *device) abi.IbUverbsQueryDeviceResp {
 }
 
 // features are the capabilities, and what there is of on-demand paging, which began in 6.15.
-func (rxeDriver) features(d *device, a *abi.IbUverbsExQueryDeviceResp) {
+func (rxeDriver) features(d *device, a *abi.IbUverbsExQueryDeviceResp, _ *udata) error {
 	a.DeviceCapFlagsEx = d.limits().caps
 	if d.version >= v615 {
 		const datagram = abi.IB_UVERBS_ODP_SUPPORT_SEND | abi.IB_UVERBS_ODP_SUPPORT_RECV | abi.IB_UVERBS_ODP_SUPPORT_SRQ_RECV
@@ -72,6 +72,7 @@ func (rxeDriver) features(d *device, a *abi.IbUverbsExQueryDeviceResp) {
 		a.OdpCaps.PerTransportCaps.UdOdpCaps = datagram
 		a.OdpCaps.PerTransportCaps.RcOdpCaps = datagram | oneSided
 	}
+	return nil
 }
 
 func (f *verbsFile) queryDevice(_, resp []byte) (int, error) {
@@ -80,16 +81,14 @@ func (f *verbsFile) queryDevice(_, resp []byte) (int, error) {
 }
 
 // queryDeviceEx answers what a caller with an older, shorter struct has room for.
-func (f *verbsFile) queryDeviceEx(in, resp []byte) (int, error) {
+func (f *verbsFile) queryDeviceEx(in, resp []byte, u *udata) (int, error) {
 	if c := load[abi.IbUverbsExQueryDevice](in); c.CompMask != 0 || c.Reserved != 0 {
 		return 0, unix.EINVAL
 	}
 	a := abi.IbUverbsExQueryDeviceResp{Base: f.dev.drv.attributes(f.dev)}
 	a.DeviceCapFlagsEx = uint64(a.Base.DeviceCapFlags)
-	if d, ok := f.dev.drv.(interface {
-		features(*device, *abi.IbUverbsExQueryDeviceResp)
-	}); ok {
-		d.features(f.dev, &a)
+	if err := f.dev.drv.features(f.dev, &a, u); err != nil {
+		return 0, err
 	}
 	if f.k.version < v601 {
 		a.DeviceCapFlagsEx |= 1 << 37 // a flag of the kernel's own, which it showed by mistake
@@ -104,6 +103,17 @@ func (f *verbsFile) queryPort(r *request) error {
 	}
 	p := f.dev.drv.port(f.dev)
 	return r.get(abi.UVERBS_ATTR_QUERY_PORT_RESP).out(bytesOf(&p))
+}
+
+// queryPortSpeed: only mlx5 tells, in units of 100 Mb/s.
+func (f *verbsFile) queryPortSpeed(r *request) error {
+	switch {
+	case f.dev.Driver != abi.RDMA_DRIVER_MLX5:
+		return unix.EOPNOTSUPP
+	case r.number(abi.UVERBS_ATTR_QUERY_PORT_SPEED_PORT_NUM) != 1:
+		return unix.EINVAL
+	}
+	return r.get(abi.UVERBS_ATTR_QUERY_PORT_SPEED_RESP).out(bytesOf(ptr(uint64(mlx5Speed))))
 }
 
 func (rxeDriver) port(d *device) abi.IbUverbsQueryPortRespEx {

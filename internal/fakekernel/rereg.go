@@ -15,7 +15,7 @@ const (
 	reregAccess      = 4
 )
 
-// reregMR can change domain and access. The keys stay.
+// reregMR: ib_uverbs_rereg_mr.
 func (f *verbsFile) reregMR(in, resp []byte) (int, error) {
 	c := load[abi.IbUverbsReregMr](in)
 	switch {
@@ -41,15 +41,18 @@ func (f *verbsFile) reregMR(in, resp []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if err := f.rereg(m, &c, domain); err != nil {
+	if err := f.dev.drv.rereg(f, m, &c, domain); err != nil {
 		return 0, err
 	}
+	m.pd.users--
+	domain.users++
+	m.pd = domain
 	r := abi.IbUverbsReregMrResp{Lkey: m.lkey, Rkey: m.rkey}
 	return copy(resp, bytesOf(&r)), nil
 }
 
-// rereg is rxe_rereg_user_mr.
-func (f *verbsFile) rereg(m *mr, c *abi.IbUverbsReregMr, domain *pd) error {
+// rereg is rxe_rereg_user_mr: it can change domain and access, and the keys stay.
+func (rxeDriver) rereg(f *verbsFile, m *mr, c *abi.IbUverbsReregMr, _ *pd) error {
 	if c.Flags&reregTranslation != 0 {
 		return unix.EOPNOTSUPP
 	}
@@ -62,16 +65,13 @@ func (f *verbsFile) rereg(m *mr, c *abi.IbUverbsReregMr, domain *pd) error {
 		}
 		m.access = c.AccessFlags
 	}
-	m.pd.users--
-	domain.users++
-	m.pd = domain
 	return nil
 }
 
 // adviseMR: without on-demand paging there is nothing to advise on. With it, prefetching
 // has no effect that could be seen here.
 func (f *verbsFile) adviseMR(r *request) error {
-	if f.k.version < v615 || f.dev.Driver == abi.RDMA_DRIVER_SIW {
+	if f.k.version < v615 || f.dev.Driver != abi.RDMA_DRIVER_RXE {
 		return unix.EOPNOTSUPP
 	}
 	advice := r.number(abi.UVERBS_ATTR_ADVISE_MR_ADVICE)

@@ -36,11 +36,19 @@ func (f *verbsFile) resizeCQ(in, resp []byte, u *udata) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	entries, err := f.dev.drv.resizeCQ(f, q, c.Cqe, u)
+	if err != nil {
+		return 0, err
+	}
+	return copy(resp, bytesOf(&abi.IbUverbsResizeCqResp{Cqe: entries})), nil
+}
+
+func (rxeDriver) resizeCQ(f *verbsFile, q *cq, cqe uint32, u *udata) (uint32, error) {
 	ring := q.ring.(*compRing)
-	if u.room < len(bytesOf(&abi.RxeResizeCqResp{})) || c.Cqe == 0 || c.Cqe > maxCQE || c.Cqe < ring.used() {
+	if u.room < len(bytesOf(&abi.RxeResizeCqResp{})) || cqe == 0 || cqe > maxCQE || cqe < ring.used() {
 		return 0, unix.EINVAL
 	}
-	r, err := f.newRing(c.Cqe, len(bytesOf(&abi.IbUverbsWc{})))
+	r, err := f.newRing(cqe, len(bytesOf(&abi.IbUverbsWc{})))
 	if err != nil {
 		return 0, err
 	}
@@ -52,6 +60,5 @@ func (f *verbsFile) resizeCQ(in, resp []byte, u *udata) (int, error) {
 	ring.ring.end(f)
 	ring.ring = r
 	u.answer(bytesOf(&abi.RxeResizeCqResp{Mi: r.info()}))
-	answer := abi.IbUverbsResizeCqResp{Cqe: r.slots()}
-	return copy(resp, bytesOf(&answer)), nil
+	return r.slots(), nil
 }

@@ -71,6 +71,9 @@ func (w *work) needs() (access uint32) {
 
 // maxRecvSGE is the longest list that a receive request may have.
 func (q *qp) maxRecvSGE() int {
+	if q.mlx5() != nil {
+		return maxPieces // as many as the request has room for
+	}
 	if q.srq != nil {
 		return int(q.srq.maxSGE)
 	}
@@ -105,7 +108,7 @@ func (k *Kernel) access(p *qp, w *work) nak {
 		return k.nic.atomic(s, w)
 	case w.brings():
 		return nakNone // it is fetched later
-	case move(k.nic.remote, k.nic.local, int(size)) != nil:
+	case k.nic.move(k.nic.remote, k.nic.local, int(size)) != nil:
 		return nakAccess
 	}
 	return nakNone
@@ -147,7 +150,7 @@ func (k *Kernel) land(p *qp, w *work, src []span, n uint32) nak {
 	switch {
 	case err == memKey && r.room() < uint64(n):
 		return nakLength
-	case err != memOK, move(k.nic.remote, src, int(n)) != nil:
+	case err != memOK, k.nic.move(k.nic.remote, src, int(n)) != nil:
 		return nakMalformed
 	}
 	return nakNone

@@ -10,7 +10,7 @@ import (
 )
 
 // rxeDriver is sw/rxe.
-type rxeDriver struct{}
+type rxeDriver struct{ plain }
 
 func (rxeDriver) link() link {
 	return link{name: "rxe", abi: 2, nodeType: abi.RDMA_NODE_IB_CA, protocol: "roce"}
@@ -135,6 +135,9 @@ func (rxeDriver) mayPost(q *qp) error {
 
 // has: rxe has no work queues, flows and XRC domains, and memory windows since 5.14.
 func (rxeDriver) has(v version, object, _ uint16) bool {
+	if object >= driverObjects {
+		return false
+	}
 	switch object {
 	case abi.UVERBS_OBJECT_WQ, abi.UVERBS_OBJECT_FLOW, abi.UVERBS_OBJECT_XRCD:
 		return false

@@ -78,7 +78,7 @@ func (f *verbsFile) resizeSRQ(s *srq, maxWR uint32, answer uint64) error {
 		return err
 	}
 	mi := r.info()
-	if err = copyOut(answer, bytesOf(&mi)); err == nil {
+	if err = f.mem.out(answer, bytesOf(&mi)); err == nil {
 		err = old.moveTo(&r)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // when TCP has them, and every fault of one end ends the connection at both.
 //
 // siw carries its queues out itself. The core finds them empty, whenever it looks.
-type siwDriver struct{}
+type siwDriver struct{ plain }
 
 // Limits: sw/siw/siw.h.
 const (

@@ -110,7 +110,7 @@ func (s *siwQP) write(w *siwWork) arrival {
 		return arrival{at: s, broken: true, event: asyncAccess}
 	}
 	n.remote = append(n.remote[:0], to)
-	return arrival{at: s, broken: move(n.remote, n.local, int(w.length)) != nil}
+	return arrival{at: s, broken: n.move(n.remote, n.local, int(w.length)) != nil}
 }
 
 // receive is a SEND that arrives. There is no waiting for a receive request: where there is
@@ -132,7 +132,7 @@ func (s *siwQP) receive(w *siwWork) arrival {
 		a.status, a.event = abi.SIW_WC_GENERAL_ERR, asyncAccess
 		return a
 	}
-	if move(n.remote, n.local, int(w.length)) != nil {
+	if n.move(n.remote, n.local, int(w.length)) != nil {
 		a.status = abi.SIW_WC_GENERAL_ERR
 		return a
 	}

@@ -141,7 +141,7 @@ func (s *siwQP) carryOut(w *siwWork) {
 func (s *siwQP) gather(w *siwWork) (ok bool) {
 	n := &s.q.f.k.nic
 	if w.isInline() {
-		n.local = append(n.local[:0], span{Base: addrOf(w.inline[:]), Len: int(w.length)})
+		n.local = append(n.local[:0], spanOf(w.inline[:min(int(w.length), len(w.inline))]))
 		return true
 	}
 	n.local, ok = w.siwSpans(n.local[:0], s.q.f.dev, s.q.pd, w.length, 0)
@@ -215,7 +215,7 @@ func (s *siwQP) readAnswer(w *siwWork) {
 	case !ok:
 		s.raise(asyncAccess)
 		s.readFailed(w, abi.SIW_WC_LOC_PROT_ERR)
-	case move(n.local, n.remote, int(w.length)) != nil:
+	case n.move(n.local, n.remote, int(w.length)) != nil:
 		s.readFailed(w, abi.SIW_WC_GENERAL_ERR)
 	default:
 		s.done(w, w.length)

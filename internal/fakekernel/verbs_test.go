@@ -230,7 +230,7 @@ func TestMappedKnowsItsProcess(t *testing.T) {
 	}{
 		{0, 4 * pageSize, false, true}, {0, pageSize, true, true}, {0, pageSize + 1, true, false}, {pageSize - 1, 2, false, true},
 	} {
-		if got := mapped(at+tt.from, tt.n, tt.write); got != tt.want {
+		if got := userMem(0).mapped(at+tt.from, tt.n, tt.write); got != tt.want {
 			t.Errorf("%+v: got %v", tt, got)
 		}
 	}

@@ -27,13 +27,16 @@ func busyIf(yes bool) error {
 
 // verbsFile is an open uverbs node, and the user context on it.
 type verbsFile struct {
-	k      *Kernel
-	dev    *device
-	closed bool
+	k       *Kernel
+	dev     *device
+	mem     userMem // of the process that has the file open
+	backing int     // the memory file that stands for this one in another process; 0: none
+	closed  bool
 
 	context  bool // GET_CONTEXT was done
 	objects  map[uint32]object
 	async    *eventFile           // where events go that have no file of their own
+	mlx      *mlx5Context         // of a context on mlx5
 	unmapped map[uint64]*mapping  // by the offset
 	mapped   map[uintptr]*mapping // by the user's address
 
@@ -119,11 +122,12 @@ func (f *verbsFile) method(r *request) error {
 		return f.destroy(r, abi.UVERBS_ATTR_DESTROY_MW_HANDLE)
 	case id{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_ADVISE_MR}:
 		return f.adviseMR(r)
-	case id{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR},
-		id{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}:
-		return unix.EOPNOTSUPP // neither rxe nor siw
+	case id{abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT_SPEED}:
+		return f.queryPortSpeed(r)
+	case id{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR}:
+		return unix.EOPNOTSUPP // neither rxe nor siw; mlx5 in a kernel without paging on demand
 	}
-	return unix.EPROTONOSUPPORT
+	return f.dev.drv.method(f, r)
 }
 
 func (f *verbsFile) getContext(r *request) error {
@@ -138,6 +142,9 @@ func (f *verbsFile) getContext(r *request) error {
 		return err
 	}
 	vectors, support := uint32(1), uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
+	if f.dev.robust() {
+		support |= abi.IB_UVERBS_CORE_SUPPORT_ROBUST_UDATA
+	}
 	if err := r.get(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS).out(bytesOf(&vectors)); err != nil {
 		return err
 	}
@@ -191,6 +198,9 @@ func (f *verbsFile) Close() error {
 	}
 	for h := range f.objects { // in use by another context, or of a device that is gone
 		f.remove(h)
+	}
+	if f.mlx != nil {
+		f.mlx.end()
 	}
 	f.endEvents()
 	delete(f.k.files, f)

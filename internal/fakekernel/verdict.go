@@ -57,6 +57,9 @@ func (k *Kernel) conclude(p *qp, w *work, n nak, held bool) verdict {
 	if p.typ != abi.IB_UVERBS_QPT_RC {
 		return k.drop(p, w, n, held)
 	}
+	if p.mlx5() != nil {
+		return p.concludeMLX5(w, n, held)
+	}
 	switch n {
 	case nakNone:
 		if !held {
@@ -82,6 +85,9 @@ func (k *Kernel) conclude(p *qp, w *work, n nak, held bool) verdict {
 // drop is conclude for the services that do not answer. A receive request of a shared
 // queue that is in hand cannot go back, so it ends.
 func (k *Kernel) drop(p *qp, w *work, n nak, held bool) verdict {
+	if p.mlx5() != nil {
+		return p.dropMLX5(w, n, held)
+	}
 	var v verdict
 	switch {
 	case n == nakNone && held:

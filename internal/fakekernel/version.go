@@ -21,6 +21,7 @@ const (
 	v603 version = 6<<8 | 3
 	v604 version = 6<<8 | 4
 	v611 version = 6<<8 | 11
+	v612 version = 6<<8 | 12
 	v615 version = 6<<8 | 15
 	v700 version = 7 << 8
 	v702 version = 7<<8 | 2

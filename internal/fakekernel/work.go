@@ -33,8 +33,11 @@ type recvWork struct {
 // pieces is a scatter/gather list.
 type pieces struct {
 	num  int // more than the array holds if the list is broken
-	list [maxSGE]abi.RxeSge
+	list [maxPieces]abi.RxeSge
 }
+
+// maxPieces is as much as any driver takes.
+const maxPieces = 64
 
 // Kinds of operations, which overlap.
 
@@ -94,7 +97,7 @@ type cqRing interface {
 
 // collect appends the memory of the pieces, as much as limit.
 func (p *pieces) collect(to []span, q *qp, limit, access uint32) ([]span, memErr) {
-	for i := range min(p.num, maxSGE) {
+	for i := range min(p.num, maxPieces) {
 		if limit == 0 {
 			break
 		}
@@ -118,7 +121,7 @@ func (p *pieces) collect(to []span, q *qp, limit, access uint32) ([]span, memErr
 
 // room is how many bytes the pieces hold.
 func (p *pieces) room() (n uint64) {
-	for i := range min(p.num, maxSGE) {
+	for i := range min(p.num, maxPieces) {
 		n += uint64(p.list[i].Length)
 	}
 	return n

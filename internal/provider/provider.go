@@ -9,6 +9,13 @@ import (
 // A Mapper maps length bytes at offset off of the device's file, readable and writable.
 type Mapper func(off int64, length int) (*mmio.Region, error)
 
+// An Allocator gives the memory of queues that the driver's user makes, and not the kernel:
+// zeroed, page-aligned, off the Go heap. Free takes exactly what Alloc returned.
+type Allocator struct {
+	Alloc func(size int) ([]byte, error)
+	Free  func([]byte) error
+}
+
 var (
 	// ErrFull says that a queue has no free slot: poll completions, then post again.
 	ErrFull = errors.New("queue is full")

@@ -84,6 +84,7 @@ type Dest struct {
 
 // MWBind is what to bind a memory window to: struct ibv_mw_bind_info, and the keys.
 type MWBind struct {
+	Type   uint8 // of the window: 1 or 2
 	Addr   uint64
 	Length uint64
 	LKey   uint32 // of the memory region; 0 with Length 0 unbinds

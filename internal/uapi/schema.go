@@ -131,6 +131,7 @@ var (
 		flags(abi.UVERBS_ATTR_CREATE_CQ_FLAGS),
 		out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4),
 		fd(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, abi.UVERBS_OBJECT_ASYNC_EVENT),
+		optional(in(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, 4)), // mlx5 only, since 6.12
 	}, true}
 	CQDestroy = &Method{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, "destroy completion queue", []Attr{
 		destroyed(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, abi.UVERBS_OBJECT_CQ),
@@ -225,10 +226,23 @@ var (
 		{ID: abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, Class: NewFD, Object: abi.UVERBS_OBJECT_ASYNC_EVENT, Must: true},
 	}, false}
 
+	// Pages of registers are objects of mlx5.
+	UARAlloc = &Method{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC, "allocate registers", []Attr{
+		create(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, abi.MLX5_IB_OBJECT_UAR),
+		number(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4),
+		out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4),
+	}, false}
+	UARDestroy = &Method{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY, "free registers", []Attr{
+		destroyed(abi.MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, abi.MLX5_IB_OBJECT_UAR),
+	}, false}
+
 	schema = []*Method{
 		InvokeWrite, GetContext, QueryPort, QueryGIDTable, QueryGIDEntry, PDDestroy, MRDestroy,
 		CQCreate, CQDestroy, QPCreate, QPDestroy, SRQCreate, SRQDestroy, AHDestroy, MWDestroy, XRCDDestroy,
 		WQCreate, WQDestroy, FlowDestroy, RegDMABufMR, AdviseMR, QueryPortSpeed, AsyncEventAlloc,
+		UARAlloc, UARDestroy,
 	}
 )
 

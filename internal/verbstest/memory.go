@@ -20,6 +20,7 @@ func (u *Suite) memoryTests() []test {
 		{"RW28RemoteReadsReadOnly", u.rw28RemoteReadsReadOnly},
 		{"GoHeapMemory", u.goHeapMemory},
 		{"Reregister", u.reregister},
+		{"ReregisterMemory", u.reregisterMemory},
 		{"MemoryRefused", u.memoryRefused},
 		{"AccessIsKept", u.accessIsKept},
 		{"Advise", u.advise},
@@ -128,7 +129,9 @@ func (u *Suite) reregister(t *testing.T) {
 	if mr.Bytes()[0] != 42 {
 		t.Error("the write did not arrive")
 	}
-	notSupported(t, "change the memory", mr.Reregister(uverbs.ReregTranslation, nil, make([]byte, 64), 0))
+	if !u.has(t, reregMemory) {
+		notSupported(t, "change the memory", mr.Reregister(uverbs.ReregTranslation, nil, make([]byte, 64), 0))
+	}
 	for what, err := range map[string]error{
 		"nothing":                    mr.Reregister(0, nil, nil, 0),
 		"unknown flags":              mr.Reregister(1<<7, nil, nil, 0),
@@ -154,6 +157,35 @@ func (u *Suite) reregister(t *testing.T) {
 	if err := mr.Reregister(uverbs.ReregAccess, nil, nil, 0); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("re-register a closed region: got %v, want net.ErrClosed", err)
 	}
+}
+
+// reregisterMemory: the region goes to other memory, and leaves what it had alone.
+func (u *Suite) reregisterMemory(t *testing.T) {
+	u.needs(t, rereg)
+	u.needs(t, reregMemory)
+	a, b := u.pair(t, 4096)
+	mr := b.region(t, 4096, fullAccess)
+	for i, size := range []int{64, 10_000} {
+		old, fresh := mr.Bytes(), make([]byte, size)
+		if i == 0 {
+			old = nil // of the library, and unmapped
+		}
+		testutil.Must(t, mr.Reregister(uverbs.ReregTranslation, nil, fresh, 0))
+		if mr.Len() != size || &mr.Bytes()[0] != &fresh[0] {
+			t.Errorf("the region has %d bytes, want the %d that were given", mr.Len(), size)
+		}
+		a.mr.Bytes()[0] = byte(100 + i)
+		if s := a.writeTo(t, mr); s != uverbs.WCSuccess || fresh[0] != byte(100+i) {
+			t.Errorf("write to the new memory: %v, it holds %d", s, fresh[0])
+		}
+		if old != nil && old[0] != 100 {
+			t.Errorf("the memory before holds %d", old[0])
+		}
+	}
+	if err := mr.Reregister(uverbs.ReregTranslation, nil, nil, 0); !errors.Is(err, uverbs.ErrInvalid) {
+		t.Errorf("to no memory: got %v, want ErrInvalid", err)
+	}
+	works(t, a, b)
 }
 
 // writeTo writes a byte to a region and returns how that ended.

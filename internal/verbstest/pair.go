@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/pureverbs/rdma/internal/testutil"
@@ -160,6 +161,18 @@ func (s *side) recv(t testing.TB, id uint64, off, n int) {
 	t.Helper()
 	_, err := s.qp.PostRecv([]uverbs.RecvWR{{ID: id, SGL: []uverbs.SGE{s.mr.SGE(off, n)}}})
 	testutil.Must(t, err)
+}
+
+// recvWhenRoom does so as soon as the queue has room, while another goroutine polls.
+func (s *side) recvWhenRoom(t testing.TB, id uint64, n int) {
+	t.Helper()
+	waitFor(t, "room for a receive", func() bool {
+		_, err := s.qp.PostRecv([]uverbs.RecvWR{{ID: id, SGL: []uverbs.SGE{s.mr.SGE(0, n)}}})
+		if !errors.Is(err, uverbs.ErrQueueFull) {
+			testutil.Must(t, err)
+		}
+		return err == nil
+	})
 }
 
 // remote aims a work request at the peer's memory.

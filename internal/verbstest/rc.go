@@ -20,6 +20,7 @@ func (u *Suite) rcTests() []test {
 		{"RW36ImmediateByBit", u.rw36ImmediateByBit},
 		{"ErrorCompletions", u.errorCompletions},
 		{"TooLongForReceive", u.tooLongForReceive},
+		{"OwnPeer", u.ownPeer},
 	}
 }
 
@@ -282,6 +283,33 @@ func (h *host) statuses(t *testing.T, n int) map[uint64]uverbs.WCStatus {
 		got[wc.ID] = wc.Status
 	}
 	return got
+}
+
+// ownPeer: a queue pair may be connected to itself. When it fails each request ends once.
+func (u *Suite) ownPeer(t *testing.T) {
+	u.needs(t, byHand)
+	a := u.newHost(t, 4096).make(t, shape{})
+	a.connect(t, a)
+	a.recv(t, 1, 0, 64)
+	a.send(t, uverbs.SendWR{ID: 2, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{a.mr.SGE(64, 8)}})
+	for id, status := range a.statuses(t, 2) {
+		if status != uverbs.WCSuccess {
+			t.Errorf("request %d: %v", id, status)
+		}
+	}
+	a.recv(t, 3, 0, 64)
+	_, err := a.qp.PostSend([]uverbs.SendWR{
+		{ID: 4, Opcode: uverbs.OpRDMAWrite, SGL: []uverbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: a.mr.Addr(), RKey: a.mr.RKey() + 1},
+		{ID: 5, Opcode: uverbs.OpSend},
+	})
+	testutil.Must(t, err)
+	for id, status := range a.statuses(t, 3) {
+		if status == uverbs.WCSuccess {
+			t.Errorf("request %d succeeded", id)
+		}
+	}
+	moment()
+	a.quiet(t)
 }
 
 // tooLongForReceive: a message that does not fit fails at both ends.

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 
 	"github.com/pureverbs/rdma/internal/testutil"
@@ -46,6 +47,8 @@ func (u *Suite) refused(t *testing.T, f feature) {
 		if i, err := h.ctx.PKeyIndex(1, 0xffff); err == nil {
 			t.Errorf("P_Key 0xffff is at index %d", i)
 		}
+	case drained:
+		u.refusedDrain(t)
 	case sharedResize, cqResize, rereg, onDemand:
 		u.refusedChange(t, f)
 	}
@@ -118,6 +121,21 @@ func (u *Suite) refusedMultiRead(t *testing.T) {
 	wr := a.remote(uverbs.SendWR{Opcode: uverbs.OpRDMARead, SGL: []uverbs.SGE{a.mr.SGE(0, 8), a.mr.SGE(8, 8)}}, b)
 	if n, err := a.qp.PostSend([]uverbs.SendWR{wr}); n != 0 || !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("read into two pieces: posted %d, %v; want ErrInvalid", n, err)
+	}
+	works(t, a, b)
+}
+
+// refusedDrain: the answer says why, and the queue pair goes on.
+func (u *Suite) refusedDrain(t *testing.T) {
+	t.Helper()
+	if !u.byHand(t) {
+		return // iWARP has states of its own
+	}
+	a, b := u.pair(t, 4096)
+	err := a.qp.Modify(&uverbs.QPAttr{State: uverbs.StateSQD}, uverbs.QPAttrState)
+	var e *uverbs.Error
+	if !errors.Is(err, syscall.EINVAL) || !errors.As(err, &e) || e.Hint == "" {
+		t.Errorf("to SQD: got %v, want EINVAL and why", err)
 	}
 	works(t, a, b)
 }

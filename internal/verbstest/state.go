@@ -159,6 +159,7 @@ func (u *Suite) resetAndReuse(t *testing.T) {
 // drainedQueue: in SQD nothing new goes out; back in RTS it does.
 func (u *Suite) drainedQueue(t *testing.T) {
 	u.needs(t, byHand)
+	u.needs(t, drained)
 	a, b := u.pair(t, 4096)
 	works(t, a, b)
 	testutil.Must(t, a.qp.Modify(&uverbs.QPAttr{State: uverbs.StateSQD}, uverbs.QPAttrState))
