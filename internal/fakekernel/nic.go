@@ -95,6 +95,9 @@ func (q *qp) sending() bool {
 // step carries one send request out; false if it has to be tried again later.
 func (k *Kernel) step(q *qp, w *work) bool {
 	v := q.f.dev.drv.execute(k, q, w)
+	if q.state == stateError {
+		return true // a datagram to itself broke it: the request has ended with the others
+	}
 	switch v.again {
 	case tryNever, tryFence:
 		return false
