@@ -20,12 +20,19 @@ type hub struct {
 }
 
 // openHub is newHub with an endpoint.
-func openHub(opts []Option, ps PortSpace) (*endpoint, error) {
-	h, err := newHub(opts)
+func openHub(o *Options, ps PortSpace) (*endpoint, error) {
+	h, err := newHub(o.System)
 	if err != nil {
 		return nil, err
 	}
-	return h.open(ps)
+	e, err := h.open(ps)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.control(e.id); err != nil {
+		return nil, joined(err, h.close(e))
+	}
+	return e, nil
 }
 
 func newHub(opts []Option) (*hub, error) {

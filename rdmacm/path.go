@@ -48,7 +48,8 @@ const (
 	PathBidirectional           = PathOutbound | PathInboundRev
 )
 
-// maxPaths is more than the primary and the alternate one that the kernel keeps.
+// maxPaths is more than the primary and the alternate one that the kernel keeps. It has to be:
+// older kernels (5.10) leave the last record out if there is room for it and no more.
 const maxPaths = 6
 
 // pathQuery is the answer to QUERY with room for the records.

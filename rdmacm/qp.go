@@ -18,7 +18,9 @@ import (
 // The queue pair belongs to the id from now on: the library moves it through its states, and
 // [ID.Close] destroys it.
 //
-// Source: rdma_create_qp(3).
+// Errors: ErrInvalid if the id has a queue pair or no device yet, if pd is on another device, or
+// if the type does not fit; ErrRequestGone if the client of a request gave up; those of
+// [uverbs.PD.CreateQP]. Source: rdma_create_qp(3).
 func (id *ID) CreateQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, error) {
 	var qp *uverbs.QP
 	err := id.do(opQP, noAddr, func() (err error) {

@@ -39,7 +39,7 @@ func putAddr(to []byte, a netip.AddrPort, scope uint32) uint16 {
 	}
 	v := abi.SockaddrIn6{Sin6Family: unix.AF_INET6, Sin6Port: abi.ToBE16(a.Port())}
 	*v.Sin6Addr.In6UU6Addr8() = a.Addr().As16()
-	if a.Addr().IsLinkLocalUnicast() {
+	if linkLocal(a.Addr()) {
 		v.Sin6ScopeId = scope
 	}
 	return uint16(copy(to, bytesOf(&v)))
@@ -49,7 +49,9 @@ func putAddr(to []byte, a netip.AddrPort, scope uint32) uint16 {
 func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
 // linkLocal tells whether an address means nothing without an interface.
-func linkLocal(a netip.Addr) bool { return a.Is6() && !a.Is4In6() && a.IsLinkLocalUnicast() }
+func linkLocal(a netip.Addr) bool {
+	return a.Is6() && !a.Is4In6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast())
+}
 
 // local checks an address to bind to and returns its device, nil for the wildcard.
 func (k *Kernel) local(a netip.Addr, scope uint32) (*device, error) {
