@@ -86,7 +86,7 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 		c.afOnly = a.Addr().Is4()
 	}
 	if c.src = a; a.Port() == 0 {
-		c.src = netip.AddrPortFrom(a.Addr(), k.freePort(c.ps))
+		c.src = netip.AddrPortFrom(a.Addr(), k.freePort())
 	} else if err = c.checkPort(c.reuse); err == nil && a.Port() < 1024 && os.Geteuid() != 0 {
 		err = unix.EACCES
 	}
@@ -94,7 +94,8 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 		c.src, c.afOnly = old, only
 		return err
 	}
-	c.dev, c.scope, c.port, c.state = d, scope, true, cmBound
+	c.hold()
+	c.dev, c.scope, c.state = d, scope, cmBound
 	c.bound = d != nil
 	if !c.dst.IsValid() { // its family is known now
 		c.dst = netip.AddrPortFrom(unspecified(a.Addr()), 0)
@@ -128,21 +129,23 @@ func (c *cmID) checkPort(reuse bool) error {
 	return nil
 }
 
-// freePort returns an ephemeral port that no id holds.
-func (k *Kernel) freePort(ps uint16) uint16 {
+// freePort returns an ephemeral port that no id holds, in whatever port space.
+func (k *Kernel) freePort() uint16 {
 	for {
 		p := k.cm.nextPort
 		if k.cm.nextPort++; k.cm.nextPort >= 61000 {
 			k.cm.nextPort = 32768
 		}
-		taken := false
-		for _, o := range k.cm.ids {
-			taken = taken || o.port && o.bindPS == ps && o.src.Port() == p
-		}
-		if !taken {
+		if k.cm.ports[p] == 0 {
 			return p
 		}
 	}
+}
+
+// hold makes the id the holder of its source port.
+func (c *cmID) hold() {
+	c.port = true
+	c.file.k.cm.ports[c.src.Port()]++
 }
 
 func (f *cmFile) bind(c cmCall) error {
