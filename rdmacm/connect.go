@@ -34,7 +34,10 @@ func (id *ID) Connect(p ConnParam) error {
 		}
 		id.rnr = p.MinRNRTimer
 		in := abi.RdmaUcmConnect{Id: id.kid, ConnParam: p.kernel(d), Ece: id.ece.kernel()}
-		if err := id.ch.call(abi.RDMA_USER_CM_CMD_CONNECT, uapi.Bytes(&in)); err != nil {
+		// siw makes the TCP connection within the call. The kernel repeats one that a signal has
+		// interrupted, and fails: the port is not free yet.
+		err = uapi.Uninterrupted(func() error { return id.ch.call(abi.RDMA_USER_CM_CMD_CONNECT, uapi.Bytes(&in)) })
+		if err != nil {
 			return err
 		}
 		id.state = stateConnecting

@@ -71,6 +71,9 @@ func (c *EventChannel) hint(e *Error, addr netip.AddrPort) string {
 	case syscall.ENODEV:
 		return c.deviceHint()
 	case syscall.EADDRNOTAVAIL:
+		if !addr.IsValid() || e.Op == opConnect {
+			return ""
+		}
 		if addr.Addr().IsUnspecified() && addr.Port() != 0 {
 			return portTaken // the kernel's word for it where either address is a wildcard
 		}

@@ -145,7 +145,7 @@ func (id *ID) Close() error {
 	}
 	ch.ids.drop(id.uid)
 	opened.release()
-	return wrap("close id", noAddr, errors.Join(errs...))
+	return ch.explain("close id", noAddr, errors.Join(errs...))
 }
 
 // Channel returns the event channel of the id.
