@@ -65,7 +65,7 @@ func (c *EventChannel) hint(e *Error, addr netip.AddrPort) string {
 		return "the kernel serves rdma_cm only with the credentials that opened it, and after a change of user or " +
 			"group ids each thread of a Go program has its own: change them before the program starts, or start it again"
 	case syscall.EINVAL:
-		if e.Op == opRoute || e.Op == opConnect {
+		if e.Op == opRoute || e.Op == opConnect && !errors.Is(e.Err, ErrDisconnected) {
 			return "the address has to be resolved before the route, and both before connecting"
 		}
 	case syscall.ENODEV:
