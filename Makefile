@@ -5,7 +5,7 @@ KERNEL    ?= 6.1
 DEVICE    ?= rxe
 RUN       ?=
 PKG       ?= ./tests/... ./internal/discover ./docs/...
-TIMEOUT   ?= 15m
+TIMEOUT   ?= 45m
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 DURATION  ?= 3m
@@ -33,7 +33,7 @@ test: unit lint cross ## everything that must pass
 	@hack/need-cc.sh
 	hack/abi-check.sh
 	$(MAKE) lab ARGS=-short
-	$(MAKE) lab ARGS=-short DEVICE=siw PKG=./tests RUN='$(SIW_RUN)'
+	$(MAKE) lab ARGS=-short DEVICE=siw PKG='./tests ./docs/flows' RUN='$(SIW_RUN)'
 	$(MAKE) lab-fast
 	$(MAKE) lab-arch
 	hack/ping.sh -c 5
@@ -57,7 +57,7 @@ endif
 VERBS := TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)
 
 # The verbs on siw take two minutes, its connections a minute more.
-SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|Interop|RW29
+SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|TestID|TestDevice|Interop|RW29
 
 lab-fast: $(LAB) ## the kernel's answers and most verbs, on all kernels and devices
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -run 'TestKernel|$(VERBS)' ./tests
@@ -67,7 +67,7 @@ lab-arch: $(LAB) ## the verbs on arm64 with pages of 16 KiB, and big-endian on s
 	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run '$(VERBS)' ./tests
 
 lab-matrix: $(LAB) ## the tests on all kernels and devices, in short forms
-	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests
+	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests ./docs/flows
 
 # The test ends by itself, and finds out when it does not: the limits are only to be above.
 stress: $(LAB) ## random operations of 16 goroutines, with -race here and in a VM: DURATION=3m

@@ -188,3 +188,65 @@ func members(typ *doc.Type, known map[string]bool) (names []string) {
 	}
 	return names
 }
+
+// TestJVerbsProgram: the steps of the connection on jverbs-flow.md are in the example that the
+// page names, all of them and no others, at either end; and so are those of the teardown, but
+// for the last, which the example leaves to defer.
+func TestJVerbsProgram(t *testing.T) {
+	functions := stepsByFunction(t, "../rdmacm/example_linux_test.go")
+	sections := map[string]string{}
+	for section := range strings.SplitSeq(read(t, "jverbs-flow.md"), "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		sections[title] = text
+	}
+	for _, tt := range []struct {
+		section   string
+		column    int // rows with nothing there do not count
+		last      bool
+		functions []string
+	}{
+		{"The connection", 3, true, []string{"exampleServer", "newNode"}},
+		{"The connection", 4, true, []string{"exampleClient", "newNode"}},
+		{"Teardown", 3, false, []string{"close"}},
+	} {
+		want, got := map[string]string{}, map[string]string{}
+		rows := stepRow.FindAllStringSubmatch(sections[tt.section], -1)
+		lines := stepLine.FindAllString(sections[tt.section], -1)
+		for i, m := range rows {
+			if strings.TrimSpace(strings.Split(lines[i], "|")[tt.column]) != "" && (tt.last || i < len(rows)-1) {
+				want[m[1]] = m[2]
+			}
+		}
+		for _, f := range tt.functions {
+			for _, m := range functions[f] {
+				if got[m[1]] != "" {
+					t.Errorf("%v have step %s twice", tt.functions, m[1])
+				}
+				got[m[1]] = m[2]
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(want) < 6 {
+			t.Errorf("%s: %d steps differ from those of %v (-page +program):\n%s", tt.section, len(want), tt.functions, diff)
+		}
+	}
+}
+
+var stepLine = regexp.MustCompile(`(?m)^\| \d+ .*$`)
+
+// stepsByFunction are the comments with numbers of each function of a file.
+func stepsByFunction(t *testing.T, name string) map[string][][]string {
+	t.Helper()
+	fset, text := token.NewFileSet(), read(t, name)
+	f, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := map[string][][]string{}
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			body := text[fset.Position(fn.Pos()).Offset:fset.Position(fn.End()).Offset]
+			steps[fn.Name.Name] = stepComment.FindAllStringSubmatch(body, -1)
+		}
+	}
+	return steps
+}

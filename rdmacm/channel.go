@@ -55,8 +55,11 @@ type EventChannel struct {
 // error yet.
 //
 // Threads and credentials: the kernel serves an event channel only to the credentials that
-// opened it. After syscall.Setuid and the like each thread has credentials of its own, so
-// drop privileges first and open then; what goes wrong otherwise is EACCES with a hint.
+// opened it, and compares not ids but the very object. After syscall.Setuid and the like each
+// thread of a Go program has one of its own, so what one thread opens another cannot use, and
+// goroutines move between threads. Change ids before the program starts (setpriv, User= of a
+// service), or have the program start itself again; otherwise there will be EACCES, with a
+// hint.
 //
 // Errors: what is missing (module, node, permission) and the next step.
 // Minimum kernel: 5.10. Source: rdma_create_event_channel(3).

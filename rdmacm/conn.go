@@ -21,8 +21,10 @@ type Conn struct {
 	sendCQ  *uverbs.CQ
 	recvCQ  *uverbs.CQ
 	private []byte
+	calling chan struct{} // closed when the kernel has returned from connecting; nil where it has
 
 	mu       sync.Mutex
+	closing  bool // Close was called
 	undo     closers
 	cleanups closers // of the program; a step of undo
 }
@@ -46,6 +48,14 @@ func newConn(ep *endpoint, o *Options) (*Conn, error) {
 // made on its protection domain without [Conn.AllocMR] are for the program to close, which
 // it can hardly have done yet.
 func (c *Conn) giveUp(why error) error {
+	if calling := c.calling; calling != nil {
+		c.calling = nil
+		go func() {
+			<-calling
+			c.giveUp(why)
+		}()
+		return why
+	}
 	err := c.Close()
 	if !errors.Is(err, ErrBusy) {
 		return joined(why, err)
@@ -130,7 +140,8 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return c.ep.id.RemoteAddr() }
 // Cleanup makes Close call f when the queue pair is destroyed, before the protection domain
 // is: the moment to close memory regions. Functions are called last first. What fails
 // before Dial or Accept return cleans up by the same way, so Prepare should use it for all
-// that it makes.
+// that it makes. f must not call methods of c that close or make something. After Close f is
+// not called.
 func (c *Conn) Cleanup(f func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,19 +149,28 @@ func (c *Conn) Cleanup(f func() error) {
 }
 
 // AllocMR makes a memory region on the connection's protection domain, see
-// [uverbs.PD.AllocMR]. It is closed with the connection, if not earlier.
+// [uverbs.PD.AllocMR]. It is closed with the connection, if not earlier. After Close it is
+// net.ErrClosed.
 func (c *Conn) AllocMR(size int, access uverbs.AccessFlags) (*uverbs.MR, error) {
+	c.mu.Lock() // Close has to see the region, or the region Close
+	defer c.mu.Unlock()
+	if c.closing {
+		return nil, wrap("allocate memory region", noAddr, net.ErrClosed)
+	}
 	mr, err := c.pd.AllocMR(size, access)
 	if err != nil {
 		return nil, err
 	}
-	c.Cleanup(mr.Close)
+	c.cleanups.add(mr.Close)
 	return mr, nil
 }
 
 // Done returns a channel that is closed when the connection has ended: the peer
 // disconnected, the path broke, the device was removed, or Close was called. Everything
-// posted is flushed by then, or about to be, so who waits for completions wakes up too.
+// posted is flushed by then, or about to be, so who waits for completions wakes up too. What
+// arrived before is still in the completion queues: poll them before Close, which drops it.
+// A change of the peer's address (EventAddrChange, of bonded interfaces) is not an end, and not
+// reported.
 func (c *Conn) Done() <-chan struct{} { return c.ep.done }
 
 // Err returns nil while the connection lives, then why it ended: ErrDisconnected,
@@ -184,6 +204,7 @@ func (c *Conn) Disconnect() error {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closing = true
 	live := c.Err() == nil
 	c.ep.finish(net.ErrClosed) // before the peer's answer can end it otherwise
 	if c.qp != nil && live {

@@ -13,7 +13,8 @@ import (
 // Connect asks the peer for a connection. The route has to be resolved and the queue pair to
 // be there. The answer comes as EventEstablished, EventRejected, EventUnreachable or
 // EventConnectError. A peer that does not answer at all is given up by the kernel after
-// about a minute, which cannot be changed: for an earlier end close the id.
+// about a minute, which cannot be changed: for an earlier end close the id. On iWARP the call
+// itself waits for the peer's host, for as long as TCP does, and so does Close meanwhile.
 //
 // On datagram port spaces the peer is only looked up: EventEstablished has in UD how to send
 // to it, and nothing is established; the end of the peer is not reported.
@@ -33,7 +34,10 @@ func (id *ID) Connect(p ConnParam) error {
 		}
 		id.rnr = p.MinRNRTimer
 		in := abi.RdmaUcmConnect{Id: id.kid, ConnParam: p.kernel(d), Ece: id.ece.kernel()}
-		if err := id.ch.call(abi.RDMA_USER_CM_CMD_CONNECT, uapi.Bytes(&in)); err != nil {
+		// siw makes the TCP connection within the call. The kernel repeats one that a signal has
+		// interrupted, and fails: the port is not free yet.
+		err = uapi.Uninterrupted(func() error { return id.ch.call(abi.RDMA_USER_CM_CMD_CONNECT, uapi.Bytes(&in)) })
+		if err != nil {
 			return err
 		}
 		id.state = stateConnecting
@@ -178,11 +182,18 @@ func (id *ID) Disconnect() error {
 	})
 }
 
-// Notify passes an event of the queue pair on to the connection manager. Those that it
-// understands are [uverbs.EventCommEstablished], see NotifyEstablished, and
-// [uverbs.EventPathMigrated] with alternate paths of InfiniBand. Source: rdma_notify(3).
+// Notify passes an event of the queue pair on to the connection manager, which has a use for
+// [uverbs.EventCommEstablished] alone: see NotifyEstablished.
+//
+// Errors: ErrInvalid for any other event. [uverbs.EventPathMigrated] is one that the kernel
+// would take: it then sends by the alternate path, which it does not check to be there, and
+// since 5.14 counts one path twice. No id of rdma_cm can ask for such a path, and without one
+// the kernel hangs. Source: rdma_notify(3).
 func (id *ID) Notify(ev uverbs.AsyncEventType) error {
 	return id.do("notify", noAddr, func() error {
+		if ev != uverbs.EventCommEstablished {
+			return invalidError(fmt.Sprintf("the connection manager has no use for event %q", ev))
+		}
 		in := abi.RdmaUcmNotify{Id: id.kid, Event: uint32(ev)}
 		return id.ch.call(abi.RDMA_USER_CM_CMD_NOTIFY, uapi.Bytes(&in))
 	})

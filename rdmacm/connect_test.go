@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pureverbs/rdma/abi"
+	"github.com/pureverbs/rdma/uverbs"
 )
 
 func TestRW29PrivateDataLimits(t *testing.T) {
@@ -133,6 +134,15 @@ func TestNotify(t *testing.T) {
 	}
 	if in := as[abi.RdmaUcmNotify](s.sent(abi.RDMA_USER_CM_CMD_NOTIFY)[0]); in.Event != 4 {
 		t.Errorf("got event %d, want 4, IB_EVENT_COMM_EST", in.Event)
+	}
+	// All others, above all the one that kernels hang of.
+	for ev := range uverbs.AsyncEventType(64) {
+		if ev != uverbs.EventCommEstablished {
+			mustBe(t, ev.String(), id.Notify(ev), ErrInvalid, "notify: ", ev.String())
+		}
+	}
+	if n := len(s.sent(abi.RDMA_USER_CM_CMD_NOTIFY)); n != 1 {
+		t.Errorf("%d events reached the kernel, want 1", n)
 	}
 }
 

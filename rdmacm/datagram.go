@@ -94,7 +94,7 @@ func ListenDatagram(ctx context.Context, address string, o *Options) (*DatagramL
 }
 
 func listenDatagram(addr netip.AddrPort, o *Options) (*DatagramListener, error) {
-	ep, err := openHub(o.System, PortSpaceUDP)
+	ep, err := openHub(o, PortSpaceUDP)
 	if err != nil {
 		return nil, err
 	}

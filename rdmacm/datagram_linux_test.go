@@ -142,16 +142,27 @@ func TestDatagramFails(t *testing.T) {
 	}
 	_, err = rdmacm.ResolveDatagram(ctx, "10.9.0.77:7174", options(k, nil))
 	mustBe(t, "silent host", err, syscall.ETIMEDOUT, "the peer does not answer")
-	late, cancel := context.WithCancelCause(ctx)
-	cause := errors.New("no time")
-	time.AfterFunc(10*time.Millisecond, func() { cancel(cause) })
-	_, err = rdmacm.ResolveDatagram(late, "10.9.0.77:7174", options(k, nil))
-	mustBe(t, "cancelled", err, cause)
 	broken := errors.New("prepare")
 	_, err = rdmacm.ResolveDatagram(ctx, server, options(k, &rdmacm.Options{Prepare: func(*rdmacm.Conn) error { return broken }}))
 	mustBe(t, "prepare", err, broken)
 	_, err = rdmacm.ListenDatagram(ctx, server, options(k, &rdmacm.Options{Prepare: func(*rdmacm.Conn) error { return broken }}))
 	mustBe(t, "prepare", err, broken)
+}
+
+// The kernel's patience with a silent peer is cut by the context.
+func TestDatagramDeadline(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(testContext(t))
+	cause := errors.New("no time")
+	k := newKernel(t, fakekernel.Options{
+		Silent: []netip.Addr{netip.MustParseAddr("10.9.0.77")}, CMTimeout: time.Hour,
+		Log: func(c fakekernel.Call) {
+			if c.Kind == fakekernel.CallCM && c.Cmd == abi.RDMA_USER_CM_CMD_CONNECT {
+				cancel(cause)
+			}
+		},
+	})
+	_, err := rdmacm.ResolveDatagram(ctx, "10.9.0.77:7174", options(k, nil))
+	mustBe(t, "cancelled", err, cause)
 }
 
 // Close wakes who waits, ends the service, and leaves nothing.
@@ -263,7 +274,10 @@ func TestDatagramsOnIWARP(t *testing.T) {
 func mustJoin(t *testing.T, k *fakekernel.Kernel, source string, o rdmacm.Options) (*rdmacm.Group, *end) {
 	t.Helper()
 	e := new(end)
-	o.Prepare, o.Source = e.prepare, netip.MustParseAddrPort(source)
+	o.Prepare = e.prepare
+	if source != "" {
+		o.Source = netip.MustParseAddrPort(source)
+	}
 	g, err := rdmacm.JoinMulticast(testContext(t), "239.9.0.1", options(k, &o))
 	if err != nil {
 		t.Fatal(err)
@@ -302,6 +316,34 @@ func TestGroup(t *testing.T) {
 	if n, err := sends.RecvCQ().Poll(wc[:]); n != 0 || err != nil {
 		t.Errorf("who sends only received %d messages (%v), want none", n, err)
 	}
+}
+
+// Without an address of its own a group is on the interface that the route to it leads to.
+func TestGroupByRoute(t *testing.T) {
+	k := newKernel(t, fakekernel.Options{})
+	ctx := testContext(t)
+	byRoute, sender := mustJoin(t, k, "", rdmacm.Options{})
+	_, unspecified := mustJoin(t, k, "0.0.0.0:0", rdmacm.Options{})
+	bound, first := mustJoin(t, k, "10.9.0.1:0", rdmacm.Options{})
+	if got, want := byRoute.LocalAddr().Addr(), bound.LocalAddr().Addr(); got != want {
+		t.Errorf("the group is on the interface of %v, want that of %v", got, want)
+	}
+	if got, want := byRoute.Membership(), bound.Membership(); got != want {
+		t.Errorf("got membership %+v, want %+v", got, want)
+	}
+	if err := sender.tell(ctx, byRoute.Dest(), "by route"); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*end{first, unspecified} {
+		if got, _, _, err := e.told(ctx); err != nil || got != "by route" {
+			t.Errorf("got %q and error %v, want by route", got, err)
+		}
+	}
+	_, err := rdmacm.JoinMulticast(ctx, "ff0e::7", options(k, nil))
+	mustBe(t, "IPv6 on RoCE v2", err, rdmacm.ErrNotSupported, "join multicast group [ff0e::7]:0: ", "IPv6")
+	none := newKernel(t, fakekernel.Options{Devices: []fakekernel.Device{}})
+	_, err = rdmacm.JoinMulticast(ctx, "239.9.0.1", options(none, nil))
+	mustBe(t, "no route", err, syscall.ENETUNREACH, "resolve address 239.9.0.1:0")
 }
 
 func TestGroupFails(t *testing.T) {

@@ -142,8 +142,9 @@ func (d *devices) closeIdle() error {
 }
 
 // Context returns the open device of the id. It is opened on first use, shared by all ids of
-// the channel on that device (one that migrates keeps what it has), and closed with the last of them: what the program makes on it
-// must be closed before, or the context stays open until [EventChannel.Close] finds it free.
+// the channel on that device (one that migrates keeps what it has), and closed with the last
+// of them: what the program makes on it must be closed before, or the context stays open
+// until [EventChannel.Close] finds it free.
 // It is not for the program to close.
 //
 // The id has a device after EventAddrResolved, after EventConnectRequest, and after Bind to
@@ -169,7 +170,8 @@ func (id *ID) context() (*uverbs.Context, error) {
 	return id.opened.ctx, nil
 }
 
-// Device returns the device of the id without opening it.
+// Device returns the device of the id without opening it. Errors: ErrInvalid while the id has
+// none, see [ID.Context].
 func (id *ID) Device() (*uverbs.Device, error) {
 	var dev *uverbs.Device
 	err := id.do(opDevice, noAddr, func() (err error) {

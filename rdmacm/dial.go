@@ -3,15 +3,22 @@ package rdmacm
 import (
 	"context"
 	"net/netip"
+	"time"
 )
 
 // Dial connects to a server: "192.0.2.1:7174", "[2001:db8::1]:7174", "[fe80::1%eth0]:7174",
-// "server.example:7174". Of a name's addresses it takes the first that works. A link-local
-// address needs a zone, the interface by name or number.
+// "server.example:7174". Of a name's addresses it takes the first that works, and gives each an
+// equal share of the time that ctx leaves. A link-local address needs a zone, the interface by
+// name or number.
 //
 // Dial returns when the connection is there, when it failed, or when ctx ends, which also
 // cuts the kernel's own patience (about a minute with a peer that does not answer). nil for
 // o stands for the defaults.
+//
+// On iWARP the kernel cannot be stopped while it waits for a host that swallows everything:
+// Dial returns all the same, and a goroutine closes what it made when the kernel is through,
+// after two minutes at the latest. Until then a protection domain or queue that was shared by
+// the options is in use.
 //
 // It opens an event channel and the device for itself, and a goroutine that ends with Close.
 // Errors: a [RejectedError] if the server said no or nobody listens; ENODEV if the address
@@ -31,8 +38,8 @@ func firstOf[T any](ctx context.Context, op, address string, o *Options,
 	if err != nil {
 		return none, &Error{Op: op, Addr: address, Err: err}
 	}
-	for _, addr := range addrs {
-		c, err := try(ctx, addr, opts)
+	for i, addr := range addrs {
+		c, err := tryOne(ctx, addr, opts, len(addrs)-i, try)
 		if err == nil {
 			return c, nil
 		}
@@ -44,6 +51,22 @@ func firstOf[T any](ctx context.Context, op, address string, o *Options,
 		}
 	}
 	return none, first
+}
+
+// leastShare is what an address gets of the time at least, if that much is left.
+const leastShare = 2 * time.Second
+
+// tryOne gives one address its share of the time that ctx leaves, for one that is silent not to
+// take it all.
+func tryOne[T any](ctx context.Context, addr netip.AddrPort, o *Options, left int,
+	try func(context.Context, netip.AddrPort, *Options) (T, error)) (T, error) {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		share := max(time.Until(deadline)/time.Duration(left), leastShare)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, share)
+		defer cancel()
+	}
+	return try(ctx, addr, o)
 }
 
 func dialAddr(ctx context.Context, addr netip.AddrPort, o *Options) (*Conn, error) {
@@ -59,7 +82,7 @@ func dialAddr(ctx context.Context, addr netip.AddrPort, o *Options) (*Conn, erro
 
 // resolved makes a queue pair on the device that leads to an address.
 func resolved(ctx context.Context, op string, ps PortSpace, addr netip.AddrPort, o *Options) (*Conn, error) {
-	ep, err := openHub(o.System, ps)
+	ep, err := openHub(o, ps)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +114,40 @@ func (e *endpoint) resolveAddr(ctx context.Context, addr netip.AddrPort, o *Opti
 }
 
 func (c *Conn) connect(ctx context.Context, p *ConnParam) (*Event, error) {
-	if err := c.ep.id.Connect(*p); err != nil {
-		return nil, err
+	if err := c.callConnect(ctx, p); err != nil {
+		return nil, c.ep.reason(err)
 	}
 	ev, err := c.ep.await(ctx, EventEstablished)
 	if err != nil {
+		if ctx.Err() != nil && c.ep.id.iwarp() {
+			// The kernel ends nothing before the peer has answered, or its time for that is
+			// over: 10 s with siw.
+			c.calling = make(chan struct{})
+			close(c.calling)
+		}
 		return nil, err
 	}
 	c.private = ev.PrivateData
 	return ev, nil
+}
+
+// callConnect returns early when ctx ends: on iWARP the kernel makes the TCP connection within
+// the call, and waits for a host that does not answer as long as TCP does, two minutes.
+func (c *Conn) callConnect(ctx context.Context, p *ConnParam) error {
+	if !c.ep.id.iwarp() {
+		return c.ep.id.Connect(*p)
+	}
+	var err error
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		err = c.ep.id.Connect(*p)
+	}()
+	select {
+	case <-returned:
+		return err
+	case <-ctx.Done():
+		c.calling = returned
+		return context.Cause(ctx)
+	}
 }

@@ -81,7 +81,7 @@ func (id *ID) handle(ev *Event, group *membership) bool {
 	case EventConnectError, EventUnreachable, EventRejected:
 		return id.handleFailure(ev)
 	case EventDisconnected:
-		return id.handleDisconnected()
+		return id.handleDisconnected(ev)
 	case EventMulticastJoin, EventMulticastError:
 		return id.handleGroup(ev, group)
 	case EventDeviceRemoval:
@@ -145,10 +145,14 @@ func (id *ID) handleEstablished(ev *Event) bool {
 }
 
 // handleDisconnected: on iWARP the kernel has torn the connection down, and the queue pair is
-// moved on so that all that is still posted completes.
-func (id *ID) handleDisconnected() bool {
+// moved on so that all that is still posted completes. With a status nobody answered our
+// disconnect, so the peer may be gone without having heard of it.
+func (id *ID) handleDisconnected(ev *Event) bool {
 	if id.qp != nil && id.iwarp() {
 		id.qp.Modify(&uverbs.QPAttr{State: uverbs.StateError}, uverbs.QPAttrState)
+	}
+	if ev.Status < 0 {
+		ev.fail(opDisc, fmt.Errorf("%w: %w", errNoResponse, ev.errno()))
 	}
 	return id.end()
 }

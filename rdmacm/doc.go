@@ -62,9 +62,10 @@
 // event, and that is the natural thing to do. What would have come for it later is dropped.
 //
 // The end of a connection is reported once, as EventDisconnected. Its Err is nil if the peer
-// ended it. It is not if the path broke, which newer kernels report as "unreachable" on a
-// connection that is up; the library tells the two apart. EventTimewaitExit may follow, and
-// may be ignored, as the queue pair is not used again.
+// ended it, or answered our Disconnect. It is not if the peer did not answer, or if the path
+// broke, which kernels since 6.0 report as "unreachable" on a connection that is up; the
+// library tells the two apart. EventTimewaitExit may follow, and may be ignored, as the queue
+// pair is not used again.
 //
 // # Private data
 //
@@ -104,8 +105,8 @@
 // namespace gets what it expects.
 //
 // The kernel serves an event channel only to the credentials that opened it, and in Go each
-// thread has its own after syscall.Setuid and the like. Drop privileges before the channel
-// is opened. If it is too late for that the error is EACCES and says so.
+// thread has its own after syscall.Setuid and the like. Change ids before the program starts,
+// or start it again afterwards; the error is EACCES otherwise, now and then, and says so.
 //
 // # When it does not work
 //

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/pureverbs/rdma/abi"
-	"github.com/pureverbs/rdma/uverbs"
 )
 
 func (s *script) putECE(kid uint32, typ EventType, e ECE) {
@@ -64,15 +63,4 @@ func TestECE(t *testing.T) {
 		t.Errorf("got reason %d with %q, want 35 with no", in.Reason, in.PrivateData[:in.PrivateDataLen])
 	}
 	mustBe(t, "again", rejected.RejectECE(nil), ErrInvalid)
-}
-
-func TestNotifyEvents(t *testing.T) {
-	s := newScript(t)
-	id := mustID(t, s.channel(nil))
-	if err := id.Notify(uverbs.EventPathMigrated); err != nil {
-		t.Fatal(err)
-	}
-	if in := as[abi.RdmaUcmNotify](s.sent(abi.RDMA_USER_CM_CMD_NOTIFY)[0]); in.Event != 6 || in.Id != id.kid {
-		t.Errorf("got event %d of id %d, want 6, IB_EVENT_PATH_MIG, of %d", in.Event, in.Id, id.kid)
-	}
 }

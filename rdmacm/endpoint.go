@@ -54,10 +54,16 @@ func (e *endpoint) handle(ev *Event) {
 	}
 }
 
+// push keeps an event for who waits, or is going to. The latest count: if there are more than
+// fit the oldest go. Only the hub's goroutine pushes.
 func (e *endpoint) push(ev *Event) {
-	select {
-	case e.steps <- ev:
-	default: // nobody asked for it
+	for {
+		select {
+		case e.steps <- ev:
+			return
+		default:
+			e.pending()
+		}
 	}
 }
 
@@ -107,6 +113,20 @@ func (e *endpoint) step(ctx context.Context) (*Event, error) {
 		return ev, nil
 	}
 	return nil, e.err
+}
+
+// reason is why a command of the handshake failed with err: the bad news that came in before,
+// if there are some.
+func (e *endpoint) reason(err error) error {
+	for ev := e.pending(); ev != nil; ev = e.pending() {
+		if ev.Err != nil {
+			return e.hub.ch.hinted(ev.Err, netip.AddrPort{})
+		}
+	}
+	if e.ended() {
+		return e.err
+	}
+	return err
 }
 
 func (e *endpoint) pending() *Event {

@@ -23,10 +23,10 @@ const (
 	EventConnectRequest  EventType = 4  // on a listener: Event.ID is new, answer with Accept or Reject
 	EventConnectResponse EventType = 5  // only for ids without a queue pair: the peer accepted, answer with Establish
 	EventConnectError    EventType = 6  // connecting failed here
-	EventUnreachable     EventType = 7  // the peer does not answer
+	EventUnreachable     EventType = 7  // the peer does not answer the request for a connection
 	EventRejected        EventType = 8  // the peer said no, Event.Err has a *RejectedError
 	EventEstablished     EventType = 9  // connected
-	EventDisconnected    EventType = 10 // the connection ended; Event.Err is nil if the peer ended it, else the path broke
+	EventDisconnected    EventType = 10 // the connection ended; Event.Err is nil if it did so in order
 	EventDeviceRemoval   EventType = 11 // the device goes away: close the id and all on that device
 	EventMulticastJoin   EventType = 12 // the group is joined; Event.UD says how to send to it
 	EventMulticastError  EventType = 13 // it is not, or not any more

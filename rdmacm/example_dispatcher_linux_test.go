@@ -31,10 +31,17 @@ type dispatcher struct {
 	srq            *uverbs.SRQ
 	mr             *uverbs.MR
 
-	conns    map[uint32]*rdmacm.ID // by queue pair number, which completions carry
+	conns    map[uint32]*connection // by queue pair number, which completions carry
 	accepted int
 	ended    int
 	echoed   int
+}
+
+// connection is one client.
+type connection struct {
+	id      *rdmacm.ID
+	sends   int  // that have not completed
+	leaving bool // it ends when they have
 }
 
 const (
@@ -164,44 +171,67 @@ func (d *dispatcher) event(ctx context.Context, ev *rdmacm.Event) error {
 		if err != nil {
 			return err
 		}
-		d.conns[qp.Num()] = ev.ID
-		if err := ev.ID.Accept(rdmacm.ConnParam{}); !errors.Is(err, rdmacm.ErrRequestGone) {
-			return err
+		c := &connection{id: ev.ID}
+		d.conns[qp.Num()] = c
+		if err := ev.ID.Accept(rdmacm.ConnParam{}); err != nil {
+			return d.leave(c) // that client's trouble: it has given up, for one
 		}
-		return d.hangUp(ev.ID)
 	case rdmacm.EventEstablished:
 		d.accepted++
 	case rdmacm.EventDisconnected, rdmacm.EventRejected, rdmacm.EventUnreachable, rdmacm.EventConnectError:
-		d.ended++
-		return d.hangUp(ev.ID)
+		if c := d.conns[ev.ID.QP().Num()]; c != nil {
+			return d.leave(c)
+		}
 	}
 	return nil
 }
 
-// hangUp closes the connection of the very event in hand.
-func (d *dispatcher) hangUp(id *rdmacm.ID) error {
-	delete(d.conns, id.QP().Num())
-	return id.Close()
+// leave ends a connection without losing a slot: its sends are flushed, and what it has received
+// is taken out of the queue, as completions that nobody has polled go with the queue pair.
+func (d *dispatcher) leave(c *connection) error {
+	if c.leaving {
+		return nil
+	}
+	c.leaving = true
+	_ = c.id.Disconnect() // fails where there is no connection yet
+	if err := drain(d.recvCQ, d.received); err != nil {
+		return err
+	}
+	return d.hangUp(c)
+}
+
+// hangUp closes a connection that leaves, once its last send has completed.
+func (d *dispatcher) hangUp(c *connection) error {
+	if !c.leaving || c.sends > 0 {
+		return nil
+	}
+	d.ended++
+	delete(d.conns, c.id.QP().Num())
+	return c.id.Close()
 }
 
 // received: the message is sent back from where it lies.
 func (d *dispatcher) received(wc *uverbs.WC) error {
-	id := d.conns[wc.QPNum]
-	if wc.Err() != nil || id == nil { // flushed, as the connection has ended
+	c := d.conns[wc.QPNum]
+	if wc.Err() != nil || c == nil || c.leaving {
 		return d.postRecv(wc.ID)
 	}
-	_, err := id.QP().PostSend([]uverbs.SendWR{{
+	_, err := c.id.QP().PostSend([]uverbs.SendWR{{
 		ID: wc.ID, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled, SGL: []uverbs.SGE{d.mr.SGE(int(wc.ID)*messageSize, int(wc.ByteLen))},
 	}})
-	return err
+	if err != nil { // one client's trouble
+		return errors.Join(d.postRecv(wc.ID), d.leave(c))
+	}
+	c.sends++
+	d.echoed++
+	return nil
 }
 
 // sent: the memory is free for another message.
 func (d *dispatcher) sent(wc *uverbs.WC) error {
-	if wc.Err() == nil {
-		d.echoed++
-	}
-	return d.postRecv(wc.ID)
+	c := d.conns[wc.QPNum]
+	c.sends--
+	return errors.Join(d.postRecv(wc.ID), d.hangUp(c))
 }
 
 // run is the dispatcher's goroutine. It ends when so many connections have come and gone.
@@ -286,7 +316,7 @@ func Example_dispatcher() {
 	if err := errors.Join(listener.Bind(netip.MustParseAddrPort("10.9.0.1:7174")), listener.Listen(16)); err != nil {
 		log.Fatal(err)
 	}
-	d := &dispatcher{events: events, work: make(chan func() error), conns: map[uint32]*rdmacm.ID{}}
+	d := &dispatcher{events: events, work: make(chan func() error), conns: map[uint32]*connection{}}
 	pumps, stop := context.WithCancel(ctx)
 	d.stop = stop
 	d.pumpEvents(pumps)

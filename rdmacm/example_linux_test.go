@@ -102,7 +102,8 @@ func Example() {
 	// client got: hello, client
 }
 
-// node is one end of the step-by-step examples.
+// node is one end of the step-by-step examples. The numbers are those of the steps in
+// docs/jverbs-flow.md.
 type node struct {
 	id      *rdmacm.ID
 	pd      *uverbs.PD
@@ -115,19 +116,27 @@ type node struct {
 // newNode makes all that a connection needs, on the device of an id that has one.
 func newNode(id *rdmacm.ID) (*node, error) {
 	n := &node{id: id}
-	ctx, err := id.Context() // the open device
+	// 6 device
+	ctx, err := id.Context()
 	if err != nil {
 		return nil, err
 	}
+	// 7 protection domain
 	if n.pd, err = ctx.AllocPD(); err != nil {
 		return nil, err
 	}
+	// 8 completion channel
 	if n.channel, err = ctx.NewCompChannel(); err != nil {
 		return nil, err
 	}
+	// 9 completion queue
 	if n.cq, err = ctx.CreateCQ(16, n.channel); err != nil {
 		return nil, err
 	}
+	// 10 notification
+	// It is left to Wait, see receive.
+
+	// 11 queue pair
 	n.qp, err = id.CreateQP(n.pd, &uverbs.QPInitAttr{
 		SendCQ: n.cq, RecvCQ: n.cq,
 		Cap: uverbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
@@ -135,9 +144,11 @@ func newNode(id *rdmacm.ID) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	// 12 memory region
 	if n.mr, err = n.pd.AllocMR(4096, uverbs.AccessLocalWrite); err != nil {
 		return nil, err
 	}
+	// 13 first receive
 	_, err = n.qp.PostRecv([]uverbs.RecvWR{{ID: 1, SGL: []uverbs.SGE{n.mr.SGE(0, 2048)}}})
 	return n, err
 }
@@ -172,23 +183,40 @@ func (n *node) receive(ctx context.Context) (string, error) {
 
 // close takes everything down in the opposite order. The id closes the queue pair too.
 func (n *node) close() error {
-	return errors.Join(n.qp.Close(), n.mr.Close(), n.cq.Close(), n.channel.Close(), n.pd.Close(), n.id.Close())
+	return errors.Join(
+		// 1 queue pair
+		n.qp.Close(),
+		// 2 memory region
+		n.mr.Close(),
+		// 3 completion queue
+		n.cq.Close(),
+		// 4 completion channel
+		n.channel.Close(),
+		// 5 protection domain
+		n.pd.Close(),
+		// 6 id
+		n.id.Close(),
+	)
 }
 
 func exampleServer(ctx context.Context, ready chan<- struct{}, opts ...rdmacm.Option) error {
+	// 1 event channel
 	events, err := rdmacm.NewEventChannel(opts...)
 	if err != nil {
 		return err
 	}
 	defer events.Close()
+	// 2 connection id
 	listener, err := events.NewID(rdmacm.PortSpaceTCP)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+	// 3 address
 	if err := listener.Bind(netip.MustParseAddrPort("10.9.0.1:7174")); err != nil {
 		return err
 	}
+	// 4 route
 	if err := listener.Listen(16); err != nil {
 		return err
 	}
@@ -204,18 +232,24 @@ func exampleServer(ctx context.Context, ready chan<- struct{}, opts ...rdmacm.Op
 			return ev.Err
 		}
 		switch ev.Type {
-		case rdmacm.EventConnectRequest: // ev.ID is a new id
+		case rdmacm.EventConnectRequest:
+			// 5 request
+			// Its ev.ID is a new id.
 			if n, err = newNode(ev.ID); err != nil {
 				return err
 			}
+			// 14 connect
 			err = ev.ID.Accept(rdmacm.ConnParam{})
 		case rdmacm.EventEstablished:
+			// 15 transfer
 			var question string
 			if question, err = n.receive(ctx); err == nil {
 				fmt.Println("server got:", question)
 				err = n.send("hello, client")
 			}
-		case rdmacm.EventDisconnected: // closing the id of the event in hand is fine
+		case rdmacm.EventDisconnected:
+			// 16 disconnect
+			// Closing the id of the event in hand is fine.
 			return n.close()
 		}
 		if err != nil {
@@ -225,15 +259,18 @@ func exampleServer(ctx context.Context, ready chan<- struct{}, opts ...rdmacm.Op
 }
 
 func exampleClient(ctx context.Context, opts ...rdmacm.Option) error {
+	// 1 event channel
 	events, err := rdmacm.NewEventChannel(opts...)
 	if err != nil {
 		return err
 	}
 	defer events.Close()
+	// 2 connection id
 	id, err := events.NewID(rdmacm.PortSpaceTCP)
 	if err != nil {
 		return err
 	}
+	// 3 address
 	err = id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("10.9.0.1:7174"), 2*time.Second)
 	if err != nil {
 		return err
@@ -249,19 +286,23 @@ func exampleClient(ctx context.Context, opts ...rdmacm.Option) error {
 		}
 		switch ev.Type {
 		case rdmacm.EventAddrResolved:
+			// 4 route
 			err = id.ResolveRoute(2 * time.Second)
 		case rdmacm.EventRouteResolved:
 			if n, err = newNode(id); err != nil {
 				return err
 			}
+			// 14 connect
 			err = id.Connect(rdmacm.ConnParam{})
 		case rdmacm.EventEstablished:
+			// 15 transfer
 			if err = n.send("hello, server"); err != nil {
 				return err
 			}
 			var answer string
 			if answer, err = n.receive(ctx); err == nil {
 				fmt.Println("client got:", answer)
+				// 16 disconnect
 				err = id.Disconnect()
 			}
 		case rdmacm.EventDisconnected:

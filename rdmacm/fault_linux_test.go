@@ -65,7 +65,7 @@ func TestRW17ClientsGiveUp(t *testing.T) {
 // A client that never confirms holds Accept up for AcceptTimeout, no longer.
 func TestAcceptTimeout(t *testing.T) {
 	k := newKernel(t, fakekernel.Options{CMTimeout: time.Hour})
-	l := mustListen(t, k, server, &rdmacm.Options{AcceptTimeout: 10 * time.Millisecond})
+	l := mustListen(t, k, server, &rdmacm.Options{AcceptTimeout: 50 * time.Millisecond})
 	_, id := rawClient(t, k)
 	accepted := make(chan struct{}, 1)
 	var serving sync.WaitGroup

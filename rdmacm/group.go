@@ -47,7 +47,7 @@ func JoinMulticast(ctx context.Context, group string, o *Options) (*Group, error
 
 func (g *Group) join(ctx context.Context, o *Options) error {
 	dst := netip.AddrPortFrom(g.addr, 0)
-	ep, err := openHub(o.System, PortSpaceUDP)
+	ep, err := openHub(o, PortSpaceUDP)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (g *Group) enter(ctx context.Context, sendOnly bool) error {
 		flags = JoinSendOnly
 	}
 	if err := g.ep.id.JoinMulticast(g.addr, flags, nil); err != nil {
-		return err
+		return g.ep.reason(err)
 	}
 	ev, err := g.ep.await(ctx, EventMulticastJoin)
 	if err != nil {

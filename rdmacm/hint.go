@@ -27,6 +27,7 @@ const (
 	opEvent    = "wait for event"
 	opMigrate  = "migrate id"
 	opOption   = "set option"
+	opControl  = "set up id"
 	opPath     = "query path"
 	opJoin     = "join multicast group"
 	opLeave    = "leave multicast group"
@@ -61,11 +62,18 @@ func (c *EventChannel) hint(e *Error, addr netip.AddrPort) string {
 		if e.Op == opBind && addr.Port() != 0 && addr.Port() < 1024 {
 			return "a port below 1024 needs CAP_NET_BIND_SERVICE"
 		}
-		return "the kernel serves rdma_cm only with the credentials that opened it: " +
-			"change user and group ids before the event channel is opened, not after"
+		return "the kernel serves rdma_cm only with the credentials that opened it, and after a change of user or " +
+			"group ids each thread of a Go program has its own: change them before the program starts, or start it again"
+	case syscall.EINVAL:
+		if e.Op == opRoute || e.Op == opConnect && !errors.Is(e.Err, ErrDisconnected) {
+			return "the address has to be resolved before the route, and both before connecting"
+		}
 	case syscall.ENODEV:
 		return c.deviceHint()
 	case syscall.EADDRNOTAVAIL:
+		if !addr.IsValid() || e.Op == opConnect {
+			return ""
+		}
 		if addr.Addr().IsUnspecified() && addr.Port() != 0 {
 			return portTaken // the kernel's word for it where either address is a wildcard
 		}

@@ -2,6 +2,7 @@ package rdmacm
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 )
@@ -20,12 +21,19 @@ type hub struct {
 }
 
 // openHub is newHub with an endpoint.
-func openHub(opts []Option, ps PortSpace) (*endpoint, error) {
-	h, err := newHub(opts)
+func openHub(o *Options, ps PortSpace) (*endpoint, error) {
+	h, err := newHub(o.System)
 	if err != nil {
 		return nil, err
 	}
-	return h.open(ps)
+	e, err := h.open(ps)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.control(e.id); err != nil {
+		return nil, joined(err, h.close(e))
+	}
+	return e, nil
 }
 
 func newHub(opts []Option) (*hub, error) {
@@ -121,7 +129,8 @@ func (h *hub) request(ev *Event) {
 // again if it fails.
 func (h *hub) close(e *endpoint) error {
 	e.finish(net.ErrClosed)
-	if err := e.id.Close(); err != nil {
+	err := e.id.Close() // what the kernel does not destroy goes with the channel
+	if errors.Is(err, ErrBusy) {
 		return err
 	}
 	h.mu.Lock()
@@ -130,9 +139,9 @@ func (h *hub) close(e *endpoint) error {
 	h.mu.Unlock()
 	h.retry()
 	if !last {
-		return nil
+		return err
 	}
-	return h.end()
+	return joined(err, h.end())
 }
 
 // leave takes over what a failed attempt could not close, because the program still has

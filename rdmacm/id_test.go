@@ -93,7 +93,7 @@ func TestCommandErrors(t *testing.T) {
 		{abi.RDMA_USER_CM_CMD_BIND, syscall.EADDRINUSE, func(id *ID) error { return id.Bind(addr) }, "another id listens on that port"},
 		{abi.RDMA_USER_CM_CMD_BIND, syscall.EACCES, func(id *ID) error { return id.Bind(netip.MustParseAddrPort("10.9.0.1:80")) },
 			"CAP_NET_BIND_SERVICE"},
-		{abi.RDMA_USER_CM_CMD_BIND, syscall.EACCES, func(id *ID) error { return id.Bind(addr) }, "change user and group ids before"},
+		{abi.RDMA_USER_CM_CMD_BIND, syscall.EACCES, func(id *ID) error { return id.Bind(addr) }, "each thread of a Go program has its own"},
 		{abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, syscall.EINVAL, func(id *ID) error { return id.ResolveAddr(addr, addr, time.Second) },
 			"resolve address 10.9.0.1:7174: invalid argument"},
 		{abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, syscall.ENXIO, func(id *ID) error { return id.ResolveRoute(time.Second) },
@@ -246,7 +246,7 @@ func TestNextEventFails(t *testing.T) {
 	ch := s.channel(nil)
 	s.fail[abi.RDMA_USER_CM_CMD_GET_EVENT] = syscall.EACCES
 	_, err := ch.NextEvent(context.Background())
-	mustBe(t, "next event", err, syscall.EACCES, "change user and group ids before")
+	mustBe(t, "next event", err, syscall.EACCES, "each thread of a Go program has its own")
 }
 
 func TestCloseBusyChannel(t *testing.T) {

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -44,14 +45,29 @@ func Listen(ctx context.Context, address string, o *Options) (*Listener, error) 
 	if err != nil {
 		return nil, &Error{Op: opListen, Addr: address, Err: err}
 	}
-	ep, err := openHub(opts.System, PortSpaceTCP)
+	l, err := listen(addrs[0], opts)
+	for range portTries {
+		if addrs[0].Port() != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		l, err = listen(addrs[0], opts)
+	}
+	return l, err
+}
+
+// portTries is how often Listen asks for another free port, where the one of IPv6 is not free
+// for IPv4.
+const portTries = 3
+
+func listen(addr netip.AddrPort, o *Options) (*Listener, error) {
+	ep, err := openHub(o, PortSpaceTCP)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{ep: ep, opts: opts}
+	l := &Listener{ep: ep, opts: o}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.undo.add(func() error { return ep.hub.close(ep) })
-	if err := l.start(addrs[0]); err != nil {
+	if err := l.start(addr); err != nil {
 		return nil, joined(err, l.Close())
 	}
 	return l, nil
@@ -68,12 +84,14 @@ func (l *Listener) start(addr netip.AddrPort) error {
 		if err != nil {
 			return err
 		}
-		apart = addr.Addr().Is6() && slices.ContainsFunc(devs, speaksIWARP)
+		apart = slices.ContainsFunc(devs, speaksIWARP)
 	}
-	if apart {
-		if err := l.ep.id.SetAFOnly(true); err != nil {
+	if addr.Addr() == netip.IPv6Unspecified() { // whatever sysctl net.ipv6.bindv6only says
+		if err := l.ep.id.SetAFOnly(apart); err != nil {
 			return err
 		}
+	} else {
+		apart = false
 	}
 	if err := l.ep.id.Bind(addr); err != nil {
 		return err
@@ -108,6 +126,9 @@ func (l *Listener) addIPv4() error {
 	ep.queue = l.ep.queue
 	h.mu.Unlock()
 	l.undo.add(func() error { return h.close(ep) })
+	if err := l.opts.control(id); err != nil {
+		return err
+	}
 	if err := id.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), l.addr.Port())); err != nil {
 		return err
 	}
@@ -118,23 +139,34 @@ func (l *Listener) addIPv4() error {
 	return err
 }
 
+// over is why there are no requests any more. Whatever it was, the listener is as good as
+// closed: a loop that goes on after all other errors has to see it.
+func (l *Listener) over() error {
+	err := l.ep.err
+	if !errors.Is(err, net.ErrClosed) {
+		err = fmt.Errorf("%w: %w", net.ErrClosed, err)
+	}
+	return &Error{Op: opAccept, Addr: text(l.addr), Err: err}
+}
+
 // Addr returns the address that the listener is bound to, with the port.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // Next waits for a connection request. It has to be answered, or closed. Next returns when
-// there is one, when ctx ends, or with net.ErrClosed when l is closed.
+// there is one, when ctx ends, or with net.ErrClosed when l is closed, or has ended because its
+// device was removed (ErrDeviceRemoved as well).
 func (l *Listener) Next(ctx context.Context) (*Request, error) {
 	q := l.ep.queue
 	select {
 	case <-l.ep.done:
-		return nil, wrap(opAccept, l.addr, l.ep.err)
+		return nil, l.over()
 	default:
 	}
 	select {
 	case r := <-q.ch:
 		return r, nil
 	case <-l.ep.done:
-		return nil, wrap(opAccept, l.addr, l.ep.err)
+		return nil, l.over()
 	case <-ctx.Done():
 		return nil, wrap(opAccept, l.addr, context.Cause(ctx))
 	}
@@ -145,8 +177,8 @@ func (l *Listener) Next(ctx context.Context) (*Request, error) {
 // AcceptTimeout: a server that faces strangers calls Accept from several goroutines, or Next
 // and [Request.Accept] in a goroutine each.
 //
-// Accept returns when ctx ends, or with net.ErrClosed when l is closed. Another error, for
-// one of Prepare, concerns that request; the listener goes on.
+// Accept returns when ctx ends, or with net.ErrClosed when l is closed or has ended, see Next.
+// Another error, for one of Prepare, or EMFILE, concerns that request; the listener goes on.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	for {
 		r, err := l.Next(ctx)
@@ -158,9 +190,7 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 		case err == nil:
 			return c, nil
 		case l.ep.ended():
-			return nil, wrap(opAccept, l.addr, l.ep.err)
-		case ctx.Err() != nil:
-			return nil, err
+			return nil, l.over()
 		case errors.Is(err, ErrRequestGone):
 		default:
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -57,5 +58,29 @@ func TestLookupEndsWithContext(t *testing.T) {
 	cancel()
 	if got, err := lookup(ctx, "name.invalid:7174", false); err == nil {
 		t.Errorf("got %v, want an error", got)
+	}
+}
+
+// TestShares: one address of a name does not take the time of the others.
+func TestShares(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for left, least := range map[int]time.Duration{1: 59 * time.Second, 2: 29 * time.Second, 6: 9 * time.Second, 100: time.Second} {
+		got, _ := tryOne(ctx, noAddr, nil, left, func(ctx context.Context, _ netip.AddrPort, _ *Options) (time.Duration, error) {
+			deadline, _ := ctx.Deadline()
+			return time.Until(deadline), nil
+		})
+		if got < least || got > max(time.Minute/time.Duration(left), leastShare) {
+			t.Errorf("%d addresses left: the first gets %v, want nearly its share", left, got)
+		}
+	}
+	_, err := tryOne(context.Background(), noAddr, nil, 2, func(ctx context.Context, _ netip.AddrPort, _ *Options) (int, error) {
+		if _, ok := ctx.Deadline(); ok {
+			t.Error("a wait without end got one")
+		}
+		return 0, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

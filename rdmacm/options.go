@@ -21,6 +21,8 @@ type Options struct {
 	// SendCQ and RecvCQ are where the queue pair reports to. nil stands for a queue of the
 	// connection's own with a completion channel, as large as the queue pair's queue.
 	// They may be the same. With either PD must be given: all three belong to one context.
+	// A queue that is shared needs room for all that can complete in it before it is polled:
+	// what finds none is lost, and only [uverbs.Context.NextAsyncEvent] says so.
 	SendCQ, RecvCQ *uverbs.CQ
 
 	// SRQ is a shared receive queue, for one of all connections that a listener accepts: the
@@ -43,6 +45,13 @@ type Options struct {
 	// receives. Its error ends the attempt. It must not close the connection.
 	Prepare func(*Conn) error
 
+	// Control is called with each id before anything is done with it: before it is bound,
+	// resolved, or, where it came with a connection request, accepted. It is the place for
+	// [ID.SetTOS], [ID.SetAckTimeout], [ID.SetReuseAddr] and [ID.SetLocalECE]. Its error ends
+	// the attempt. The id may be kept, to ask it for its path or the peer's ECE later on, but
+	// not be closed or moved.
+	Control func(*ID) error
+
 	// Source is the own address to dial from; the zero AddrPort leaves it to the routing
 	// table. Listen ignores it. For JoinMulticast it says which interface the group is on.
 	Source netip.AddrPort
@@ -55,7 +64,7 @@ type Options struct {
 	AcceptTimeout time.Duration
 
 	// Backlog bounds the connection requests that nobody has taken yet; what comes on top
-	// is rejected. 0 stands for 128.
+	// is rejected. 0 stands for 128; more than 65536 for that.
 	Backlog int
 
 	// SendOnly joins a multicast group without receiving from it: see [JoinMulticast].
@@ -77,6 +86,7 @@ const (
 	defaultTimeout       = 2 * time.Second
 	defaultAcceptTimeout = 5 * time.Second
 	defaultBacklog       = 128
+	maxBacklog           = 1 << 16
 )
 
 // withDefaults copies o and fills in what is not given.
@@ -103,7 +113,16 @@ func (o *Options) withDefaults() (*Options, error) {
 	if c.Backlog <= 0 {
 		c.Backlog = defaultBacklog
 	}
+	c.Backlog = min(c.Backlog, maxBacklog)
 	return &c, nil
+}
+
+// control lets the program set up an id.
+func (o *Options) control(id *ID) error {
+	if o.Control == nil {
+		return nil
+	}
+	return wrap(opControl, noAddr, o.Control(id))
 }
 
 // closers undo what was made, last first. What fails does not keep the others from being

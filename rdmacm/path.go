@@ -48,7 +48,8 @@ const (
 	PathBidirectional           = PathOutbound | PathInboundRev
 )
 
-// maxPaths is more than the primary and the alternate one that the kernel keeps.
+// maxPaths is more than the primary and the alternate one that the kernel keeps. It has to be:
+// older kernels (5.10) leave the last record out if there is room for it and no more.
 const maxPaths = 6
 
 // pathQuery is the answer to QUERY with room for the records.
@@ -79,8 +80,8 @@ func (id *ID) Path() ([]PathRecord, error) {
 // from ibacm or the subnet administration. The kernel takes one of paths, see [PathFlags]; it is
 // followed by EventRouteResolved. The address has to be resolved.
 //
-// Errors: ErrInvalid if none of paths is for it; EINVAL in another state, and on iWARP.
-// Source: rdma_set_option(3).
+// Errors: ErrInvalid if none of paths is for it; EINVAL in another state. iWARP takes a path
+// and has no use for it. Source: rdma_set_option(3).
 func (id *ID) SetIBPath(paths []PathRecord) error {
 	const whole = PathGMP | PathPrimary | PathBidirectional
 	recs := make([]abi.IbPathRecData, len(paths))

@@ -18,7 +18,9 @@ import (
 // The queue pair belongs to the id from now on: the library moves it through its states, and
 // [ID.Close] destroys it.
 //
-// Source: rdma_create_qp(3).
+// Errors: ErrInvalid if the id has a queue pair or no device yet, if pd is on another device, or
+// if the type does not fit; ErrRequestGone if the client of a request gave up; those of
+// [uverbs.PD.CreateQP]. Source: rdma_create_qp(3).
 func (id *ID) CreateQP(pd *uverbs.PD, attr *uverbs.QPInitAttr) (*uverbs.QP, error) {
 	var qp *uverbs.QP
 	err := id.do(opQP, noAddr, func() (err error) {
@@ -77,7 +79,9 @@ func (id *ID) start() error {
 // QPAttr returns the attributes, and which of them count, that bring a queue pair to a
 // state (INIT, RTR or RTS), for programs that make and move the queue pair themselves. They
 // change as the connection moves on: access flags are 0 before Connect, so ask anew each
-// time. Source: rdma_init_qp_attr(3).
+// time. On iWARP there are those for INIT only: the kernel moves the queue pair, and after
+// EventEstablished the program modifies it to RTS, with nothing but the state.
+// Source: rdma_init_qp_attr(3).
 func (id *ID) QPAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error) {
 	var (
 		attr uverbs.QPAttr

@@ -73,6 +73,9 @@ func (r *Request) Accept(ctx context.Context, o *Options) (*Conn, error) {
 			return nil, joined(wrap(opAccept, addr, err), r.ep.hub.close(r.ep))
 		}
 	}
+	if err := opts.control(r.ep.id); err != nil {
+		return nil, joined(err, r.ep.hub.close(r.ep))
+	}
 	c, err := newConn(r.ep, opts)
 	if err != nil {
 		return nil, wrap(opAccept, addr, err)
@@ -89,7 +92,7 @@ func (c *Conn) accept(ctx context.Context, p *ConnParam) error {
 		return err
 	}
 	_, err := c.ep.await(ctx, EventEstablished)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrRequestGone) {
+	if err != nil && !errors.Is(err, context.Cause(ctx)) && !errors.Is(err, ErrRequestGone) {
 		err = fmt.Errorf("%w: %w", ErrRequestGone, err)
 	}
 	return err

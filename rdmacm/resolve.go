@@ -67,7 +67,7 @@ func (id *ID) ResolveRoute(timeout time.Duration) error {
 // kernel's limit (sysctl net.rdma_ucm.max_backlog). Source: rdma_listen(3).
 func (id *ID) Listen(backlog int) error {
 	return id.do(opListen, id.LocalAddr(), func() error {
-		in := abi.RdmaUcmListen{Id: id.kid, Backlog: uint32(max(backlog, 0))}
+		in := abi.RdmaUcmListen{Id: id.kid, Backlog: uint32(min(max(backlog, 0), 1<<31-1))}
 		if err := id.ch.call(abi.RDMA_USER_CM_CMD_LISTEN, uapi.Bytes(&in)); err != nil {
 			return err
 		}

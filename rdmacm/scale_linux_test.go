@@ -124,12 +124,13 @@ func dieSomewhere(k *fakekernel.Kernel) bool {
 	return true
 }
 
-// dialPatiently dials until it is not turned down.
+// dialPatiently dials until it is not turned down, by a server that says no or that lost its
+// patience during the handshake.
 func dialPatiently(t *testing.T, k *fakekernel.Kernel) (*rdmacm.Conn, error) {
 	ctx := testContext(t)
 	for {
 		c, err := rdmacm.Dial(ctx, server, options(k, nil))
-		if err == nil || ctx.Err() != nil || !errors.As(err, new(*rdmacm.RejectedError)) {
+		if err == nil || ctx.Err() != nil || !errors.As(err, new(*rdmacm.RejectedError)) && !errors.Is(err, rdmacm.ErrDisconnected) {
 			return c, err
 		}
 	}

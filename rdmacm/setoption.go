@@ -27,7 +27,7 @@ func (id *ID) SetAFOnly(on bool) error {
 // SetAckTimeout sets how long the queue pair waits for an acknowledgement before it sends
 // again: 4.096 µs * 2^code, code up to 31; 0 waits for ever. It has to come before Connect or
 // Accept; by default the time follows from the route. Only for reliable connections on
-// InfiniBand and RoCE. Source: rdma_set_option(3).
+// InfiniBand and RoCE. Errors: EINVAL elsewhere. Source: rdma_set_option(3).
 func (id *ID) SetAckTimeout(code uint8) error {
 	if code > 31 {
 		return wrap(opOption, noAddr, invalidError("a timeout has 5 bits"))

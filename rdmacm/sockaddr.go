@@ -58,10 +58,10 @@ func scopeID(ip netip.Addr) (uint32, error) {
 		}
 		return 0, nil
 	}
-	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+	ifi, err := net.InterfaceByName(zone)
+	if n, bad := strconv.ParseUint(zone, 10, 32); err != nil && bad == nil && n > 0 {
 		return uint32(n), nil
 	}
-	ifi, err := net.InterfaceByName(zone)
 	if err != nil {
 		return 0, invalidError("zone " + strconv.Quote(zone) + " is no interface of this network namespace")
 	}

@@ -73,7 +73,7 @@ func TestDialFailsToResolve(t *testing.T) {
 			s.on(abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, func(kid uint32) { s.put(kid, EventDeviceRemoval, 0) })
 		}, ErrDeviceRemoved, "10.9.0.2:7174"},
 		{"event channel fails", func(s *script) { s.fail[abi.RDMA_USER_CM_CMD_GET_EVENT] = syscall.EACCES },
-			syscall.EACCES, "before the event channel is opened"},
+			syscall.EACCES, "change them before the program starts"},
 		{"no id", func(s *script) { s.fail[abi.RDMA_USER_CM_CMD_CREATE_ID] = syscall.ENOMEM }, syscall.ENOMEM, "create id"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -308,4 +308,33 @@ func TestAcceptWithoutDevice(t *testing.T) {
 	mustBe(t, "context", err, discover.ErrNoNode)
 	_, err = r.Accept(context.Background(), &Options{SendCQ: new(uverbs.CQ)})
 	mustBe(t, "accept", err, ErrInvalid)
+}
+
+// An endpoint keeps the latest events for who waits, and the bad ones say why a command failed.
+func TestEndpointKeepsTheLatest(t *testing.T) {
+	ch := newScript(t).channel(nil)
+	e := &endpoint{hub: &hub{ch: ch}, id: mustID(t, ch), steps: make(chan *Event, maxSteps), done: make(chan struct{})}
+	odd := &Event{Type: 99, ID: e.id}
+	for range 3 * maxSteps {
+		e.handle(odd)
+	}
+	want := &Event{Type: EventEstablished, ID: e.id}
+	e.handle(want)
+	if ev, err := e.await(context.Background(), EventEstablished); ev != want || err != nil {
+		t.Errorf("got %v and error %v, want the connection", ev, err)
+	}
+	failed, bad := errors.New("command"), errors.New("bad news")
+	e.handle(odd)
+	if err := e.reason(failed); !errors.Is(err, failed) {
+		t.Errorf("got %v, want what the kernel said", err)
+	}
+	e.handle(&Event{Type: EventUnreachable, ID: e.id, Err: bad})
+	e.handle(odd)
+	if err := e.reason(failed); !errors.Is(err, bad) {
+		t.Errorf("got %v, want the bad news", err)
+	}
+	e.finish(bad)
+	if err := e.reason(failed); !errors.Is(err, bad) {
+		t.Errorf("got %v, want why it ended", err)
+	}
 }

@@ -35,7 +35,7 @@ func TestTryEvent(t *testing.T) {
 	tryNext(t, ch, false)
 	s.fail[abi.RDMA_USER_CM_CMD_GET_EVENT] = syscall.EACCES
 	_, err := ch.TryEvent()
-	mustBe(t, "try", err, syscall.EACCES, "wait for event: ", "change user and group ids before")
+	mustBe(t, "try", err, syscall.EACCES, "wait for event: ", "each thread of a Go program has its own")
 }
 
 // While somebody waits TryEvent leaves the events to that one, and does not wait itself.

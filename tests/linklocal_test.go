@@ -26,6 +26,14 @@ func TestRW15LinkLocal(t *testing.T) {
 	}
 	says(t, []string{"-c", "1", addr.String()}, "name the interface")
 	server.interrupt(t)
+
+	// The C server on all addresses, which learns from the request where the client is.
+	rping := start(t, "", "rping", "-s", "-a", "::", "-C", "2", "-p", "7179")
+	out := retry(t, "rdma-ping", "-c", "2", "-i", "20ms", "-p", "7179", fmt.Sprintf("%v%%%s", addr, ifi.Name))
+	if !strings.Contains(out, "2 sent, 2 received, 0 lost") {
+		t.Errorf("to rping:\n%s", out)
+	}
+	rping.end() //nolint:errcheck // rping's server reports the client's going as an error
 }
 
 func linkLocal(t *testing.T, names []string) (*net.Interface, netip.Addr) {

@@ -4,6 +4,8 @@ package tests
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -107,35 +109,73 @@ func TestRW01ListenerPerNamespace(t *testing.T) {
 	here, err := rdmacm.Listen(limit(t, time.Minute), "0.0.0.0:7471", nil)
 	testutil.Must(t, err)
 	defer here.Close()
-	stop := make(chan struct{})
-	var busy sync.WaitGroup
-	for range 2 {
-		busy.Go(func() {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	elsewhere(t, func() {
+		// Package rdmacm looks through the GID tables for interfaces of this namespace, to say
+		// what is wrong or if there is anything to listen on, which takes seconds here: once.
+		ctx := limit(t, time.Minute)
+		_, err := rdmacm.Listen(ctx, "10.9.9.1:0", nil)
+		if !errors.Is(err, syscall.ENODEV) {
+			t.Errorf("listen on an address without RDMA: got %v, want ENODEV", err)
+		}
+		there, err := rdmacm.Listen(ctx, "0.0.0.0:7471", nil) // the same port, another namespace
+		if err != nil {
+			t.Errorf("listen on all addresses: %v", err)
+			return
+		}
+		testutil.Must(t, there.Close())
+		defer busy(2)()
+		for i := range rounds {
+			if err := stillThere(); err != nil {
+				t.Errorf("round %d: %v", i, err)
+				return
+			}
+		}
+	})
+}
+
+// busy has n goroutines run now and then, until it is told to stop.
+func busy(n int) (stop func()) {
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
 			for {
 				select {
-				case <-stop:
+				case <-end:
 					return
 				case <-time.After(100 * time.Microsecond):
 				}
 			}
 		})
 	}
-	elsewhere(t, func() {
-		for range 3 { // each looks through the GID tables for interfaces of this namespace, which takes seconds here
-			ctx := limit(t, 20*time.Second)
-			_, err := rdmacm.Listen(ctx, "10.9.9.1:0", nil)
-			if !errors.Is(err, syscall.ENODEV) {
-				t.Errorf("listen on an address without RDMA: got %v, want ENODEV", err)
-				return
-			}
-			there, err := rdmacm.Listen(ctx, "0.0.0.0:7471", nil) // the same port, another namespace
-			if err != nil {
-				t.Errorf("listen on all addresses: %v", err)
-				return
-			}
-			testutil.Must(t, there.Close())
-		}
-	})
-	close(stop)
-	busy.Wait()
+	return func() {
+		close(end)
+		wg.Wait()
+	}
+}
+
+// stillThere makes calls that would go another way in the first namespace: the port is free,
+// and the address is not there.
+func stillThere() error {
+	ch, err := rdmacm.NewEventChannel()
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	id, err := ch.NewID(rdmacm.PortSpaceTCP)
+	if err != nil {
+		return err
+	}
+	defer id.Close()
+	if err := id.Bind(labAddr(labIPv4, 0)); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("bind to an address of the other namespace: got %q, want EADDRNOTAVAIL", fmt.Sprint(err))
+	}
+	if err := id.Bind(netip.MustParseAddrPort("0.0.0.0:7471")); err != nil {
+		return err
+	}
+	return id.Listen(1)
 }

@@ -16,13 +16,15 @@ import (
 type connManager struct {
 	ids      map[uint32]*cmID
 	groups   map[uint32]*cmGroup
+	lowID    uint32         // ids below are taken
+	ports    map[uint16]int // that ids hold
 	losses   []*loss
 	nextPort uint16
 	nextPSN  uint32
 }
 
 func (c *connManager) init() {
-	c.ids, c.groups = make(map[uint32]*cmID), make(map[uint32]*cmGroup)
+	c.ids, c.groups, c.ports = make(map[uint32]*cmID), make(map[uint32]*cmGroup), make(map[uint16]int)
 	c.nextPort, c.nextPSN = 32768, 0x1000
 }
 

@@ -39,7 +39,7 @@ func putAddr(to []byte, a netip.AddrPort, scope uint32) uint16 {
 	}
 	v := abi.SockaddrIn6{Sin6Family: unix.AF_INET6, Sin6Port: abi.ToBE16(a.Port())}
 	*v.Sin6Addr.In6UU6Addr8() = a.Addr().As16()
-	if a.Addr().IsLinkLocalUnicast() {
+	if linkLocal(a.Addr()) {
 		v.Sin6ScopeId = scope
 	}
 	return uint16(copy(to, bytesOf(&v)))
@@ -49,7 +49,9 @@ func putAddr(to []byte, a netip.AddrPort, scope uint32) uint16 {
 func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
 // linkLocal tells whether an address means nothing without an interface.
-func linkLocal(a netip.Addr) bool { return a.Is6() && !a.Is4In6() && a.IsLinkLocalUnicast() }
+func linkLocal(a netip.Addr) bool {
+	return a.Is6() && !a.Is4In6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast())
+}
 
 // local checks an address to bind to and returns its device, nil for the wildcard.
 func (k *Kernel) local(a netip.Addr, scope uint32) (*device, error) {
@@ -84,7 +86,7 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 		c.afOnly = a.Addr().Is4()
 	}
 	if c.src = a; a.Port() == 0 {
-		c.src = netip.AddrPortFrom(a.Addr(), k.freePort(c.ps))
+		c.src = netip.AddrPortFrom(a.Addr(), k.freePort())
 	} else if err = c.checkPort(c.reuse); err == nil && a.Port() < 1024 && os.Geteuid() != 0 {
 		err = unix.EACCES
 	}
@@ -92,7 +94,8 @@ func (c *cmID) bindTo(a netip.AddrPort, scope uint32) error {
 		c.src, c.afOnly = old, only
 		return err
 	}
-	c.dev, c.scope, c.port, c.state = d, scope, true, cmBound
+	c.hold()
+	c.dev, c.scope, c.state = d, scope, cmBound
 	c.bound = d != nil
 	if !c.dst.IsValid() { // its family is known now
 		c.dst = netip.AddrPortFrom(unspecified(a.Addr()), 0)
@@ -126,21 +129,23 @@ func (c *cmID) checkPort(reuse bool) error {
 	return nil
 }
 
-// freePort returns an ephemeral port that no id holds.
-func (k *Kernel) freePort(ps uint16) uint16 {
+// freePort returns an ephemeral port that no id holds, in whatever port space.
+func (k *Kernel) freePort() uint16 {
 	for {
 		p := k.cm.nextPort
 		if k.cm.nextPort++; k.cm.nextPort >= 61000 {
 			k.cm.nextPort = 32768
 		}
-		taken := false
-		for _, o := range k.cm.ids {
-			taken = taken || o.port && o.bindPS == ps && o.src.Port() == p
-		}
-		if !taken {
+		if k.cm.ports[p] == 0 {
 			return p
 		}
 	}
+}
+
+// hold makes the id the holder of its source port.
+func (c *cmID) hold() {
+	c.port = true
+	c.file.k.cm.ports[c.src.Port()]++
 }
 
 func (f *cmFile) bind(c cmCall) error {

@@ -3,8 +3,6 @@
 package fakekernel
 
 import (
-	"slices"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/pureverbs/rdma/abi"
@@ -125,8 +123,9 @@ func (f *cmFile) getEvent(c cmCall) error {
 	if e.child != nil {
 		e.owner.slots++
 	}
-	f.queue = slices.Delete(f.queue, 0, 1)
-	f.changed() // for another waiter
+	f.queue[0] = cmEvent{}
+	f.queue = f.queue[1:] // it may be long: nothing is moved
+	f.changed()           // for another waiter
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (c *cmID) bindIB(a ibAddr) error {
 	c.bindPS = ps
 	var err error
 	if port := a.port(); port == 0 {
-		c.src = netip.AddrPortFrom(netip.IPv6Unspecified(), c.file.k.freePort(ps))
+		c.src = netip.AddrPortFrom(netip.IPv6Unspecified(), c.file.k.freePort())
 	} else {
 		c.src = netip.AddrPortFrom(netip.IPv6Unspecified(), port)
 		if err = c.checkPort(c.reuse); err == nil && port < 1024 && os.Geteuid() != 0 {
@@ -115,7 +115,8 @@ func (c *cmID) bindIB(a ibAddr) error {
 		return err
 	}
 	a.sid, a.mask = a.sid&a.mask|uint64(c.src.Port()), ^uint64(0)
-	c.ib, c.port, c.state = &ibPair{src: a}, true, cmBound
+	c.hold()
+	c.ib, c.state = &ibPair{src: a}, cmBound
 	return nil
 }
 

@@ -92,9 +92,10 @@ type cmID struct {
 func (k *Kernel) newID(f *cmFile, ps uint16, qpType uint8) *cmID {
 	c := &cmID{file: f, ps: ps, qpType: qpType, bindPS: ps, psn: k.cm.nextPSN}
 	k.cm.nextPSN = (k.cm.nextPSN*5 + 0x1235) & psnMask
-	for k.cm.ids[c.id] != nil {
-		c.id++
+	for k.cm.ids[k.cm.lowID] != nil {
+		k.cm.lowID++
 	}
+	c.id = k.cm.lowID
 	k.cm.ids[c.id] = c
 	return c
 }
@@ -161,6 +162,10 @@ func (k *Kernel) endID(c *cmID) {
 	}
 	c.dead = true
 	delete(k.cm.ids, c.id)
+	k.cm.lowID = min(k.cm.lowID, c.id)
+	if c.port {
+		k.cm.ports[c.src.Port()]--
+	}
 	c.hangUp()
 	for _, g := range c.groups {
 		delete(k.cm.groups, g.id)

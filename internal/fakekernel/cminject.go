@@ -103,6 +103,7 @@ func (c *cmID) raiseRequest(status int32, param abi.RdmaUcmConnParam) {
 	if c.datagrams() {
 		child.link = linkSidrRcvd
 	}
+	child.path = child.makePath()
 	raw := bytesOf(&param)
 	if ud := (abi.RdmaUcmUdParam{PrivateData: param.PrivateData, PrivateDataLen: param.PrivateDataLen}); c.datagrams() {
 		raw = bytesOf(&ud)

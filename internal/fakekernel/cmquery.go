@@ -117,7 +117,7 @@ func (c *cmID) queryPath(call cmCall, addr uint64) error {
 	}
 	if c.path != nil {
 		r.head.NumPaths = 1
-		if call.out > all || call.out == all && c.file.k.version >= v700 { // which was a mistake
+		if call.out > all || call.out == all && c.file.k.version >= v601 { // which was a mistake
 			r.path.Flags = pathFlags
 			copy(bytesOf(&r.path.PathRec), c.path[:])
 			n = all
@@ -221,14 +221,16 @@ func (c *cmID) attrAlone(a *abi.IbUverbsQpAttr) {
 
 // attrLinked are those of a connection: core/cm.c, ib_cm_init_qp_attr.
 func (c *cmID) attrLinked(a *abi.IbUverbsQpAttr) error {
-	ok := false
-	switch a.QpState {
-	case stateInit:
+	ok := c.between(linkReqRcvd) // then there is a path, and a peer
+	switch {
+	case a.QpState == stateInit:
 		ok = c.attrInit(a)
-	case stateRTR:
-		ok = c.attrRTR(a)
-	case stateRTS:
-		ok = c.attrRTS(a)
+	case ok && a.QpState == stateRTR:
+		c.attrRTR(a)
+	case ok && a.QpState == stateRTS:
+		c.attrRTS(a)
+	default:
+		ok = false
 	}
 	return unless(ok)
 }
@@ -248,20 +250,18 @@ func (c *cmID) attrInit(a *abi.IbUverbsQpAttr) bool {
 	return c.between(linkReqSent)
 }
 
-func (c *cmID) attrRTR(a *abi.IbUverbsQpAttr) bool {
+func (c *cmID) attrRTR(a *abi.IbUverbsQpAttr) {
 	a.QpAttrMask = maskState | maskAV | maskMTU | maskDest | maskRQPSN | maskMaxDestRD | maskMinRNR
 	a.AhAttr = c.path.ahAttr(c.dev)
 	a.PathMtu, a.DestQpNum, a.RqPsn = uint32(c.path[pathMTU]&0x3f), c.remoteQPN, c.psn
 	a.MaxDestRdAtomic = c.respRes
-	return c.between(linkReqRcvd)
 }
 
-func (c *cmID) attrRTS(a *abi.IbUverbsQpAttr) bool {
+func (c *cmID) attrRTS(a *abi.IbUverbsQpAttr) {
 	a.QpAttrMask = maskState | maskSQPSN | maskRetry | maskRNRRetry | maskMaxRD | maskTimeout
 	a.SqPsn, a.RetryCnt, a.RnrRetry = c.remotePSN, c.retry, c.rnrRetry
 	a.MaxRdAtomic, a.Timeout = c.initDepth, c.path.life()+1
 	if c.timeoutSet {
 		a.Timeout = c.timeout
 	}
-	return c.between(linkReqRcvd)
 }

@@ -106,10 +106,11 @@ func (k *Kernel) route(c *cmID, timeout time.Duration) error {
 	return nil
 }
 
-// egress is the device towards an address, and whether a host answers there.
+// egress is the device towards an address, and whether a host answers there. The hardware
+// address of a multicast group follows from its own, so nobody has to.
 func (k *Kernel) egress(c *cmID, dst netip.Addr) (out *device, reachable bool) {
 	target := k.deviceAt(dst)
-	reachable = target != nil || k.silent(dst)
+	reachable = target != nil || k.silent(dst) || dst.IsMulticast()
 	switch {
 	case c.dev != nil:
 		return c.dev, reachable
@@ -118,9 +119,9 @@ func (k *Kernel) egress(c *cmID, dst netip.Addr) (out *device, reachable bool) {
 	case target != nil:
 		return target, true
 	}
-	for _, d := range k.devices {
+	for _, d := range k.devices { // the first has the route to all groups
 		for _, a := range d.Addrs {
-			if !d.dead && a.Is4() == dst.Is4() && samePrefix(a, dst) {
+			if !d.dead && a.Is4() == dst.Is4() && (samePrefix(a, dst) || dst.IsMulticast()) {
 				return d, reachable
 			}
 		}

@@ -3,6 +3,8 @@
 package fakekernel
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,6 +225,69 @@ func TestJoinRules(t *testing.T) {
 	k.Unplug("rxe0")
 	c.next(EventDeviceRemoval, 1)
 	want(t, "leave a group of a device that is gone", errOf(c.leave(r.Id)), unix.ENXIO)
+}
+
+// TestResolveMulticast: a group is resolved at once, over the interface that the id is bound to,
+// else over the first, and can be joined then.
+func TestResolveMulticast(t *testing.T) {
+	k := start(t, Options{Devices: make([]Device, 2), CMTimeout: time.Hour})
+	c := openCM(t, k)
+	for _, tt := range []struct{ from, group, src string }{
+		{"", "239.1.2.3:0", "10.9.0.1"},
+		{"10.9.0.2:0", "239.1.2.3:0", "10.9.0.2"},
+		{"0.0.0.0:0", "224.0.0.1:7174", "10.9.0.1"},
+		{"", "[ff0e::7]:0", "2001:db8:9::1"},
+		{"[2001:db8:9::2]:0", "[ff0e::7]:0", "2001:db8:9::2"},
+	} {
+		id := c.udp(1)
+		if tt.from != "" {
+			must(t, c.bind(id, ap(tt.from), 0))
+		}
+		must(t, c.resolve(id, ap(tt.group), 0))
+		c.next(EventAddrResolved, 1)
+		i := slices.IndexFunc(k.CM().IDs(), func(e CMID) bool { return e.ID == id })
+		if got := k.CM().IDs()[i]; got.Src.Addr() != netip.MustParseAddr(tt.src) || got.State != "addr_resolved" {
+			t.Errorf("%s from %q: got %+v, want it resolved from %s", tt.group, tt.from, got, tt.src)
+		}
+		if ap(tt.group).Addr().Is4() {
+			_, err := c.join(id, tt.group, 0)
+			must(t, err)
+			c.next(EventMulticastJoin, uint64(id)+1000)
+		}
+		want(t, "destroy", errOf(c.destroy(id)), 0)
+	}
+	id := c.udp(2)
+	want(t, "link-local group without scope", c.resolve(id, ap("[ff02::7]:0"), 0), unix.EINVAL)
+	must(t, c.resolve(id, ap("[ff02::7]:0"), 3))
+	c.next(EventAddrResolved, 2)
+	if got := k.CM().IDs()[0].Src.Addr(); got != netip.MustParseAddr("fe80::a:2") {
+		t.Errorf("got source %v, want that of the interface of the scope", got)
+	}
+	k = start(t, Options{Devices: []Device{}})
+	c = openCM(t, k)
+	want(t, "no interface", c.resolve(c.udp(1), ap("239.1.2.3:0"), 0), unix.ENETUNREACH)
+}
+
+// TestQueryPathRoom: a record needs its room, and before 6.1 a byte more.
+func TestQueryPathRoom(t *testing.T) {
+	const head, record = 8, 72
+	for kernel, spare := range map[string]int{"5.10": 1, "6.1": 0, "7.2": 0} {
+		c := openCM(t, start(t, Options{Kernel: kernel}))
+		id := c.dial(1, ap("10.9.0.1:1"))
+		for room, full := range map[int]bool{
+			head: false, head + record - 1: false, head + record: spare == 0, head + record + spare: true, head + 2*record: true,
+		} {
+			out := make([]byte, room, head+2*record)
+			in := abi.RdmaUcmQuery{Id: id, Option: abi.RDMA_USER_CM_QUERY_PATH}
+			must(t, c.call(abi.RDMA_USER_CM_CMD_QUERY, bytesOf(&in), 0, out))
+			if n := load[uint32](out); n != 1 {
+				t.Errorf("%s, room %d: %d paths, want 1", kernel, room, n)
+			}
+			if flags := out[:head+1][head]; (flags == pathFlags) != full {
+				t.Errorf("%s, room %d: flags %#x, want a record: %v", kernel, room, flags, full)
+			}
+		}
+	}
 }
 
 // TestMigrate moves a listener, with a request that nobody has fetched, and an id that joined.

@@ -63,6 +63,36 @@ func TestEventContexts(t *testing.T) {
 	}
 }
 
+// TestEventBackground: a wait without end is not cut short by the context of an earlier one,
+// whether that has ended before or ends meanwhile.
+func TestEventBackground(t *testing.T) {
+	f, send := eventPipe(t)
+	read := func(ctx context.Context) error {
+		_, err := f.Read(ctx, make([]byte, 8))
+		return err
+	}
+	for _, early := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(context.Background())
+		send()
+		if err := read(ctx); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		if early {
+			cancel()
+			time.Sleep(5 * time.Millisecond) // let it cut; the outcome does not depend on it
+		}
+		go func() { done <- read(context.Background()) }()
+		time.Sleep(5 * time.Millisecond) // let it park; nor on this
+		cancel()
+		time.Sleep(5 * time.Millisecond)
+		send()
+		if err := <-done; err != nil {
+			t.Errorf("context ended early %v: got %v", early, err)
+		}
+	}
+}
+
 func TestEventCloseWakes(t *testing.T) {
 	f, _ := eventPipe(t)
 	errs := make(chan error)

@@ -84,6 +84,7 @@ func (e *eventFile) wait(ctx context.Context, block func() error) error {
 		return net.ErrClosed
 	}
 	if ctx.Done() == nil {
+		e.unwatch() // an earlier context must not cut this wait short
 		return e.plain(block())
 	}
 	e.watch(ctx)

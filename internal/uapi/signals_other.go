@@ -1,0 +1,6 @@
+//go:build !linux
+
+package uapi
+
+// Uninterrupted runs f.
+func Uninterrupted(f func() error) error { return f() }
