@@ -30,7 +30,6 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	defer q.end()
 	q.modMu.Lock()
 	defer q.modMu.Unlock()
-	object := fmt.Sprintf("%s queue pair %d", q.device, q.num)
 	from := q.State()
 	to := from
 	if mask&QPAttrCurState != 0 {
@@ -40,7 +39,7 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 		to = attr.State
 	}
 	if err := q.checkStep(from, to, mask); err != nil {
-		return &Error{Op: op, Object: object, Err: err}
+		return &Error{Op: op, Object: q.words(), Err: err}
 	}
 	if q.iWARP() && to == StateRTS {
 		q.state.Store(uint32(to))
@@ -48,7 +47,7 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	}
 	in := q.modifyRequest(attr, mask)
 	if err := q.ctx.k.invoke(uapi.ModifyQP, uapi.Bytes(&in), nil); err != nil {
-		return &Error{Op: op, Object: object, Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: modifyHint(err, to)}
+		return &Error{Op: op, Object: q.words(), Err: fmt.Errorf("%v to %v: %w", from, to, cause(err)), Hint: modifyHint(err, to)}
 	}
 	switch to {
 	case StateError:
@@ -60,6 +59,9 @@ func (q *QP) Modify(attr *QPAttr, mask QPAttrMask) error {
 	}
 	return nil
 }
+
+// words name the queue pair in an error.
+func (q *QP) words() string { return fmt.Sprintf("%s queue pair %d", q.device, q.num) }
 
 // enterReset notes that the kernel has moved the queue pair to StateReset. On mlx5 the queues
 // are this side's: what was open is forgotten, with its completions, before the next post.
