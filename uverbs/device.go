@@ -88,6 +88,10 @@ func (d *Device) Protocol() string { return d.info.Protocol }
 // Driver is the kernel driver's name: "rxe", "mlx5".
 func (d *Device) Driver() string { return discover.DriverName(d.info.Driver) }
 
+// ABI is the version of the kernel driver's interface; which ones this package speaks says
+// [Drivers]. Source: /sys/class/infiniband_verbs/uverbsN/abi_version.
+func (d *Device) ABI() uint32 { return d.info.ABI }
+
 // Path is the device node that Open opens.
 func (d *Device) Path() string { return d.info.Node }
 

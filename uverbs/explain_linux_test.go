@@ -78,6 +78,24 @@ func TestProviderABI(t *testing.T) {
 	}
 }
 
+// TestDrivers: what is said to be driven is.
+func TestDrivers(t *testing.T) {
+	got := map[string][2]uint32{}
+	for _, d := range uverbs.Drivers() {
+		got[d.Name] = [2]uint32{d.MinABI, d.MaxABI}
+	}
+	for name, devices := range map[string][]fakekernel.Device{"rxe": rxe, "siw": siw, "mlx5": mlx5} {
+		_, device := fake(t, fakekernel.Options{Devices: devices})
+		d := device(t)
+		if r, ok := got[name]; !ok || d.Driver() != name || d.ABI() < r[0] || d.ABI() > r[1] || d.Usable() != nil {
+			t.Errorf("%s: driver %s, ABI %d, range %v", name, d.Driver(), d.ABI(), r)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("got %v, want three drivers", got)
+	}
+}
+
 // TestRW31OtherShortage: ENOMEM of something else than registered memory does not blame the
 // limit.
 func TestRW31OtherShortage(t *testing.T) {

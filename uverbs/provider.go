@@ -44,6 +44,22 @@ func findProvider(driver uint32) *providerInfo {
 	return nil
 }
 
+// DriverInfo is a kernel driver that this package drives: see [Drivers].
+type DriverInfo struct {
+	Name           string // as [Device.Driver] gives it
+	MinABI, MaxABI uint32 // versions of the driver's interface, see [Device.ABI]
+}
+
+// Drivers lists the kernel drivers that this package drives. A device of another one, or
+// with a version of its interface outside of the range, is listed and cannot be opened.
+func Drivers() []DriverInfo {
+	list := make([]DriverInfo, len(providers))
+	for i, p := range providers {
+		list[i] = DriverInfo{Name: p.name, MinABI: p.minABI, MaxABI: p.maxABI}
+	}
+	return list
+}
+
 func providerNames() string {
 	names := make([]string, len(providers))
 	for i := range providers {

@@ -93,7 +93,8 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	o.addFlags(root.Flags())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.versionCommand())
+	root.AddCommand(a.perfCommand())
+	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 

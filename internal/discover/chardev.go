@@ -65,7 +65,7 @@ func (s *System) findNode(cd *CharDev, what string) {
 
 // nodeError explains what Stat found at the node.
 func nodeError(cd *CharDev, what string, found Dev, err error) error {
-	e := &Error{Op: "use", Object: what, Node: cd.Node, Err: err}
+	e := &Error{Op: "use", Object: what, Node: cd.Node, Dev: cd.Dev, Err: err}
 	switch {
 	case err == nil || errors.Is(err, fs.ErrInvalid):
 		e.Kind = ErrWrongNode

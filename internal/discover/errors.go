@@ -49,6 +49,7 @@ type Error struct {
 	Op     string // what was tried: "list RDMA devices", "use device", ...
 	Object string // on what: a device, a link, "" for none
 	Node   string // the device node it is about, "" for none
+	Dev    Dev    // the number that the kernel gives to the node, 0 if it gave none
 	Kind   Kind   // what is wrong, for programs; 0 if nothing of the list
 	Detail string // what is wrong, in words
 	Next   string // the next step to take, in words

@@ -11,7 +11,7 @@ const netlinkRDMA = 20
 
 // Host returns the system that the program runs on.
 func Host() *System {
-	return &System{Opener: uapi.Host(), Netlink: dial}
+	return &System{Opener: uapi.Host(), Netlink: dial, Network: hostNetwork{}}
 }
 
 // dial opens a socket in the network namespace of the calling thread. The kernel

@@ -10,5 +10,6 @@ func Host() *System {
 	return &System{
 		Opener:  uapi.Host(),
 		Netlink: func() (Transport, error) { return nil, uapi.ErrNotLinux },
+		Network: hostNetwork{},
 	}
 }

@@ -3,6 +3,8 @@ package discover
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -29,6 +31,24 @@ func TestHost(t *testing.T) {
 		t.Errorf("Mode: got error %#v, want an *Error", err)
 	}
 	t.Logf("%+v, %v", m, err)
+}
+
+// TestHostNetwork: the loopback interface is everywhere, and reaches itself from itself.
+func TestHostNetwork(t *testing.T) {
+	n := Host().Network
+	list, err := n.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := netip.MustParseAddr("127.0.0.1")
+	if !slices.ContainsFunc(list, func(i Interface) bool {
+		return i.Up && i.MTU > 0 && slices.ContainsFunc(i.Addrs, func(p netip.Prefix) bool { return p.Addr() == local })
+	}) {
+		t.Errorf("no interface with %v in %+v", local, list)
+	}
+	if src, err := n.Source(local); err != nil || src != local {
+		t.Errorf("source to %v is %v, %v", local, src, err)
+	}
 }
 
 func ExampleSystem_Devices() {

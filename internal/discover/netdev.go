@@ -53,6 +53,11 @@ func portNetDevs(t Transport, index int) []string {
 	return names
 }
 
+// maxGap is how many unused entries in a row end the search of a GID table. The kernel fills
+// the first that is free, so what comes behind was made before very many others went. rxe has
+// a thousand entries, and to look at each takes seconds on a slow machine.
+const maxGap = 32
+
 // gidNetDevs collects the interfaces of the GID tables that are in this
 // namespace. The directory says which ports there are: a number that netlink gave
 // would have to be trusted to be small.
@@ -63,10 +68,15 @@ func (s *System) gidNetDevs(d *Device) []string {
 	for _, number := range ports {
 		port, _ := strconv.Atoi(number)
 		count, _ := s.GIDCount(d, port)
-		for i := range count {
-			name, err := readValue(filepath.Join(s.port(d, port), "gid_attrs/ndevs", strconv.Itoa(i)))
-			if err != nil || slices.Contains(names, name) {
-				continue // an entry that is not in use cannot be read
+		dir, unused := s.port(d, port), 0
+		for i := 0; i < count && unused < maxGap; i++ {
+			name, err := readValue(filepath.Join(dir, "gid_attrs/ndevs", strconv.Itoa(i)))
+			if err != nil {
+				unused++ // an entry that is not in use cannot be read
+				continue
+			}
+			if unused = 0; slices.Contains(names, name) {
+				continue
 			}
 			if gid, err := s.gid(d, port, i); err == nil && local.carries(name, gid) {
 				names = append(names, name)

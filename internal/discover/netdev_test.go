@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"fmt"
 	"maps"
 	"syscall"
 	"testing"
@@ -77,6 +78,33 @@ func TestRW01GIDTable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGIDTableGap: the search of a table goes over a gap, and does not go through a thousand
+// unused entries.
+func TestGIDTableGap(t *testing.T) {
+	const dir = "sys/class/infiniband/rxe0/ports/1/"
+	const gid = "fe80:0000:0000:0000:5054:00ff:fe12:3456\n"
+	for _, tt := range []struct {
+		index int
+		want  []string
+	}{{maxGap + 1, []string{"net1"}}, {maxGap + 2, nil}} {
+		changes := map[string]string{"proc/thread-self/net/dev": "net1: 0\n", "proc/thread-self/net/if_inet6": "",
+			dir + "gid_attrs/ndevs/0": "elsewhere\n", dir + "gid_attrs/ndevs/1": "elsewhere\n"}
+		for i := 2; i <= tt.index; i++ {
+			changes[fmt.Sprint(dir, "gids/", i)] = "0000:0000:0000:0000:0000:0000:0000:0000\n"
+		}
+		changes[fmt.Sprint(dir, "gids/", tt.index)] = gid
+		changes[fmt.Sprint(dir, "gid_attrs/ndevs/", tt.index)] = "net1\n"
+		k := &fakeNL{t: t, devs: []fakeDev{rxe(0, "rxe0", "")}}
+		devs, err := k.system(present(1), with(sysfsFiles("rxe0", "uverbs0", "231:192"), changes)).Devices()
+		if err != nil || len(devs) != 1 {
+			t.Fatalf("got %+v, %v", devs, err)
+		}
+		if diff := cmp.Diff(tt.want, devs[0].NetDevs); diff != "" {
+			t.Errorf("entry %d (-want +got)\n%s", tt.index, diff)
+		}
 	}
 }
 

@@ -27,6 +27,9 @@ type System struct {
 	Opener uapi.Opener
 	// Netlink opens a socket, which is closed before the calling method returns.
 	Netlink func() (Transport, error)
+	// Network is the network namespace of the calling thread, nil where nothing is
+	// known of it. Only those read it who explain what is wrong.
+	Network Network
 }
 
 // path returns a path of /sys or /proc, under the root.

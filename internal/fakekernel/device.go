@@ -24,6 +24,8 @@ type Device struct {
 	V1      bool         // each GID has a twin of type RoCE v1 before it, as hardware has
 	NoNode  bool         // there is no node in /dev
 	NoVerbs bool         // ib_uverbs does not serve it
+	Down    bool         // the port is down, and so is the interface
+	Foreign bool         // the interface is in another network namespace
 	MLX5    MLX5         // of a device of the driver mlx5
 }
 
@@ -128,6 +130,14 @@ func (d *device) addGID(a netip.Addr, typ uint32) {
 	raw := a.WithZone("").As16()
 	copy(bytesOf(&e.Gid), raw[:])
 	d.gids = append(d.gids, e)
+}
+
+// portState is PORT_ACTIVE or PORT_DOWN.
+func (d *device) portState() uint8 {
+	if d.Down {
+		return portDown
+	}
+	return portActive
 }
 
 // mtu is the active MTU in bytes.

@@ -145,6 +145,7 @@ func (k *Kernel) System() *discover.System {
 	return &discover.System{
 		Root: root, Opener: opener{k},
 		Netlink: func() (discover.Transport, error) { return transport{k}, nil },
+		Network: network{k},
 	}
 }
 

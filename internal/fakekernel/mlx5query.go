@@ -74,7 +74,7 @@ func (mlx5Driver) port(d *device) abi.IbUverbsQueryPortRespEx {
 	return abi.IbUverbsQueryPortRespEx{
 		LegacyResp: abi.IbUverbsQueryPortResp{
 			PortCapFlags: 0x0001_0000 | addressGIDs, MaxMsgSz: mlx5MaxMessage, GidTblLen: mlx5GIDTable, PkeyTblLen: 1,
-			State: portActive, MaxMtu: maxMTU, ActiveMtu: d.MTU, MaxVlNum: 1,
+			State: d.portState(), MaxMtu: maxMTU, ActiveMtu: d.MTU, MaxVlNum: 1,
 			ActiveWidth: 2, ActiveSpeed: 32, PhysState: 5, LinkLayer: 2,
 		},
 		ActiveSpeedEx: 32,

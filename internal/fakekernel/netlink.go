@@ -138,7 +138,10 @@ func (k *Kernel) answerPort(r netlinkRequest) ([][]byte, unix.Errno) {
 		e.Uint32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, d.index)
 		e.String(abi.RDMA_NLDEV_ATTR_DEV_NAME, d.Name)
 		e.Uint32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, 1)
-		e.Uint8(abi.RDMA_NLDEV_ATTR_PORT_STATE, portActive)
+		e.Uint8(abi.RDMA_NLDEV_ATTR_PORT_STATE, d.portState())
+		if d.Foreign {
+			return
+		}
 		e.Uint32(abi.RDMA_NLDEV_ATTR_NDEV_INDEX, d.IfIndex)
 		e.String(abi.RDMA_NLDEV_ATTR_NDEV_NAME, d.NetDev)
 	})

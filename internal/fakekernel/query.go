@@ -10,6 +10,7 @@ import (
 
 // What rxe tells about itself, in all versions (drivers/infiniband/sw/rxe/rxe_param.h).
 const (
+	portDown   = 1
 	portActive = 4
 	gidTable   = 1024
 	maxSGE     = 32
@@ -120,7 +121,7 @@ func (rxeDriver) port(d *device) abi.IbUverbsQueryPortRespEx {
 	return abi.IbUverbsQueryPortRespEx{
 		LegacyResp: abi.IbUverbsQueryPortResp{
 			PortCapFlags: 0x0001_0000, MaxMsgSz: d.limits().message, GidTblLen: gidTable, PkeyTblLen: 1,
-			State: portActive, MaxMtu: 5, ActiveMtu: d.MTU, MaxVlNum: 1,
+			State: d.portState(), MaxMtu: 5, ActiveMtu: d.MTU, MaxVlNum: 1,
 			ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2,
 		},
 		ActiveSpeedEx: 1,

@@ -28,7 +28,7 @@ func (siwDriver) port(d *device) abi.IbUverbsQueryPortRespEx {
 	return abi.IbUverbsQueryPortRespEx{
 		LegacyResp: abi.IbUverbsQueryPortResp{
 			PortCapFlags: 0x0009_0000, MaxMsgSz: 1<<32 - 1, GidTblLen: 1,
-			State: portActive, MaxMtu: maxMTU, ActiveMtu: d.MTU,
+			State: d.portState(), MaxMtu: maxMTU, ActiveMtu: d.MTU,
 			ActiveWidth: 1, ActiveSpeed: 1, PhysState: 5, LinkLayer: 2,
 		},
 		ActiveSpeedEx: 1,

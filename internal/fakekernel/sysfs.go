@@ -26,13 +26,16 @@ func writeTree(root string, devices []*device) {
 	put("sys/class/misc/rdma_cm/abi_version", "4")
 	var netDev, inet6 string
 	for _, d := range devices {
+		putDevice(d, put)
+		if d.Foreign {
+			continue
+		}
 		netDev += "\n" + d.NetDev + ": 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0"
 		for _, a := range d.Addrs {
 			if a.Is6() {
 				inet6 += fmt.Sprintf("%s %02x 40 00 80 %s\n", hexAddr(a), d.IfIndex, d.NetDev)
 			}
 		}
-		putDevice(d, put)
 	}
 	put("proc/thread-self/net/dev", "Inter-| Receive\n face |bytes"+netDev)
 	put("proc/thread-self/net/if_inet6", inet6)
@@ -56,7 +59,7 @@ func putDevice(d *device, put func(path, text string)) {
 	put(base+"/node_guid", fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff))
 	port := base + "/ports/1"
 	put(port+"/link_layer", "Ethernet")
-	put(port+"/state", "4: ACTIVE")
+	put(port+"/state", map[bool]string{false: "4: ACTIVE", true: "1: DOWN"}[d.Down])
 	for i := range d.gids {
 		put(fmt.Sprintf("%s/gids/%d", port, i), colons([16]byte(bytesOf(&d.gids[i].Gid))))
 		if !d.iwarp() { // else the kernel refuses to read it
