@@ -28,3 +28,10 @@ func LoadAcquire32(p *uint32) uint32 { return atomic.LoadUint32(p) }
 // stores a flag and then looks at the other's ring (arming siw's completion
 // queue).
 func StoreRelease32(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
+
+// Publish32 is [StoreRelease32] less the promise about what comes after: a later load may be
+// done before it. That is enough where the one who stores does not look at the other's words
+// next to see whether it must be woken.
+//
+// amd64: MOV. Elsewhere, and with -race, it is StoreRelease32.
+func Publish32(p *uint32, v uint32) { publish32(p, v) }

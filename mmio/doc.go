@@ -34,6 +34,8 @@
 // the parts: [Doorbell], [DoorbellCopy], which copies the request itself into the register,
 // and [StoreRecord], where the record alone does.
 //
+// Where one goroutine only lets another know how far it is, [Publish32] is the store.
+//
 // A ring shared with the kernel (rxe) needs no barrier by name: it fills the
 // slot and calls [StoreRelease32] on the producer index; the reader calls
 // [LoadAcquire32] and then reads the slot.

@@ -9,11 +9,10 @@ package mmio
 // place before it, as the device sees them. So it hands over what was written (requests) and
 // gives back what was read (completions). p must be 4-byte aligned.
 //
-// amd64: XCHG, inlined, which was measured to cost less than a MOV behind an assembly call.
-// arm64: DMB OSHLD, DMB OSHST, STLRW. Elsewhere: a full fence and a store.
+// amd64: MOV. arm64: DMB OSHLD, DMB OSHST, STLRW. Elsewhere: a full fence and a store.
 func StoreRecord(p *uint32, v uint32) {
 	handOver()
-	StoreRelease32(p, v)
+	publish32(p, v)
 }
 
 // Doorbell writes v to the doorbell record *record, after everything that this goroutine

@@ -48,41 +48,53 @@ func TestCopy64CopiesTheBlockAndNoMore(t *testing.T) {
 }
 
 func TestReleaseAndAcquire(t *testing.T) {
-	words := [3]uint32{7, 0, 9}
-	for _, v := range []uint32{1, 1<<32 - 1, 0} {
-		StoreRelease32(&words[1], v)
-		if got := LoadAcquire32(&words[1]); got != v {
-			t.Errorf("StoreRelease32(%#x) then LoadAcquire32: got %#x", v, got)
+	for name, store := range releases {
+		words := [3]uint32{7, 0, 9}
+		for _, v := range []uint32{1, 1<<32 - 1, 0} {
+			store(&words[1], v)
+			if got := LoadAcquire32(&words[1]); got != v {
+				t.Errorf("%s(%#x) then LoadAcquire32: got %#x", name, v, got)
+			}
+		}
+		if words[0] != 7 || words[2] != 9 {
+			t.Errorf("%s: neighbours changed: got %v", name, words)
 		}
 	}
-	if words[0] != 7 || words[2] != 9 {
-		t.Errorf("neighbours changed: got %v", words)
-	}
 }
+
+var releases = map[string]func(*uint32, uint32){"StoreRelease32": StoreRelease32, "Publish32": Publish32}
 
 // TestMessagePassing has a writer fill slots and publish an index and a reader
 // check every slot below the index it sees. On a weakly ordered CPU, and under
 // -race on any, it fails when release or acquire does not order.
 func TestMessagePassing(t *testing.T) {
+	t.Run("StoreRelease32", func(t *testing.T) {
+		passMessages(t, func(slot *uint64, n uint64, prod *uint32, i uint32) { *slot = n; StoreRelease32(prod, i) }, StoreRelease32)
+	})
+	t.Run("Publish32", func(t *testing.T) {
+		passMessages(t, func(slot *uint64, n uint64, prod *uint32, i uint32) { *slot = n; Publish32(prod, i) }, Publish32)
+	})
+}
+
+func passMessages(t *testing.T, produce func(*uint64, uint64, *uint32, uint32), store func(*uint32, uint32)) {
 	const mask, total = 63, 100_000
 	var slots [mask + 1]uint64
 	var prod, cons uint32
 	done := make(chan string, 1)
-	go func() { done <- consume(slots[:], &prod, &cons, mask, total) }()
+	go func() { done <- consume(slots[:], &prod, &cons, mask, total, store) }()
 	for n := range uint64(total) {
 		i := LoadAcquire32(&prod)
 		for Free(i, LoadAcquire32(&cons), mask) == 0 {
 			runtime.Gosched()
 		}
-		slots[i] = n
-		StoreRelease32(&prod, Next(i, mask))
+		produce(&slots[i], n, &prod, Next(i, mask))
 	}
 	if fault := <-done; fault != "" {
 		t.Error(fault)
 	}
 }
 
-func consume(slots []uint64, prod, cons *uint32, mask uint32, total uint64) (fault string) {
+func consume(slots []uint64, prod, cons *uint32, mask uint32, total uint64, store func(*uint32, uint32)) (fault string) {
 	for n := uint64(0); n < total; {
 		i := LoadAcquire32(cons)
 		if Used(LoadAcquire32(prod), i, mask) == 0 {
@@ -92,7 +104,7 @@ func consume(slots []uint64, prod, cons *uint32, mask uint32, total uint64) (fau
 		if slots[i] != n {
 			fault = "a slot was read before it was written"
 		}
-		StoreRelease32(cons, Next(i, mask))
+		store(cons, Next(i, mask))
 		n++
 	}
 	return fault

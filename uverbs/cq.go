@@ -82,7 +82,7 @@ func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 		object: object{kind: "completion queue", device: c.device},
 		ctx:    c, ch: ch, spins: spins(), events: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	q.mu.off = attr.SingleGoroutine
+	q.mu.kind = c.k.lockKind(attr.SingleGoroutine)
 	parents := []*object{&c.object}
 	if ch != nil {
 		parents = append(parents, &ch.object)
@@ -156,23 +156,36 @@ func (q *CQ) String() string { return "completion queue" }
 //
 // Errors: net.ErrClosed; ErrCorrupt. Source: ibv_poll_cq(3).
 func (q *CQ) Poll(wcs []WC) (int, error) {
-	q.mu.Lock()
-	n, suspects, err := q.poll(wcs)
-	q.mu.Unlock()
-	buryAll(suspects)
+	if q.mu.kind == byMutex {
+		return q.pollAny(wcs)
+	}
+	q.mu.lockWord()
+	ring := q.ring.mlx5
+	if ring == nil {
+		return q.pollAny(wcs)
+	}
+	if ring.Empty() {
+		q.mu.unlockWord()
+		return 0, nil
+	}
+	n, err := ring.Poll(mirrorWCs(wcs)) // all there is comes from the device, see flush.go
+	q.mu.unlockWord()
 	if err != nil {
-		return n, wrap("poll completion queue", q.device, err)
+		return n, q.pollError(err)
 	}
 	return n, nil
 }
 
-// poll is Poll under the lock. suspects are the connections of completions that are no
-// success.
-func (q *CQ) poll(wcs []WC) (n int, suspects []*QP, err error) {
+func (q *CQ) pollError(err error) error { return wrap("poll completion queue", q.device, err) }
+
+// pollAny is Poll for all devices. The queue is locked already, unless by a mutex.
+func (q *CQ) pollAny(wcs []WC) (n int, err error) {
+	var suspects []*QP // the connections of completions that are no success
+	q.mu.lockMutex()
 	if !q.ring.open() {
-		return 0, nil, errClosed
+		err = errClosed
 	}
-	for n < len(wcs) {
+	for n < len(wcs) && err == nil {
 		var ok bool
 		if ok, err = q.ring.next((*provider.WC)(&wcs[n])); !ok {
 			break
@@ -189,7 +202,15 @@ func (q *CQ) poll(wcs []WC) (n int, suspects []*QP, err error) {
 		wcs[n] = WC(q.takeOwn())
 		n++
 	}
-	return n, suspects, err
+	q.mu.unlockMutex()
+	q.mu.unlockWord()
+	if suspects != nil {
+		buryAll(suspects)
+	}
+	if err != nil {
+		return n, q.pollError(err)
+	}
+	return n, nil
 }
 
 // Arm asks for an event on the completion channel at the next completion, or, with
@@ -198,9 +219,12 @@ func (q *CQ) poll(wcs []WC) (n int, suspects []*QP, err error) {
 //
 // Source: ibv_req_notify_cq(3).
 func (q *CQ) Arm(solicitedOnly bool) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return wrap("arm completion queue", q.device, q.arm(solicitedOnly))
+	q.mu.lockMutex()
+	q.mu.lockWord()
+	err := q.arm(solicitedOnly)
+	q.mu.unlockMutex()
+	q.mu.unlockWord()
+	return wrap("arm completion queue", q.device, err)
 }
 
 func (q *CQ) arm(solicitedOnly bool) error {

@@ -27,7 +27,8 @@ type Cursor struct {
 // It does not allocate. Do not call other methods of the queue, or close its queue pairs,
 // between Start and End. Source: ibv_start_poll(3).
 func (q *CQ) Start() *Cursor {
-	q.mu.Lock()
+	q.mu.lockMutex()
+	q.mu.lockWord()
 	c := &q.cursor
 	c.q, c.taken, c.err = q, false, nil
 	if !q.ring.open() {
@@ -81,7 +82,8 @@ func (c *Cursor) End() error {
 		q.ring.release()
 	}
 	c.failed = nil
-	q.mu.Unlock()
+	q.mu.unlockMutex()
+	q.mu.unlockWord()
 	buryAll(failed)
 	return wrap("poll completion queue", q.device, err)
 }

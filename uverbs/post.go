@@ -26,13 +26,28 @@ const maxMessage = 1 << 31
 // an operation that [QP.Supports] denies; net.ErrClosed; EINVAL while the queue pair is not
 // in state RTS or beyond. Source: ibv_post_send(3).
 func (q *QP) PostSend(wrs []SendWR) (int, error) {
-	q.sqMu.Lock()
+	if q.sqMu.kind == byMutex {
+		return q.postSends(wrs)
+	}
+	q.sqMu.lockWord()
+	if ring := q.rings.mlx5; ring != nil && q.State() >= StateRTS && ring.PostPlain(mirrorSends(wrs)) {
+		q.sqMu.unlockWord()
+		return len(wrs), nil
+	}
+	return q.postSends(wrs)
+}
+
+// postSends is PostSend for all devices and requests. The queue is locked already, unless by a
+// mutex.
+func (q *QP) postSends(wrs []SendWR) (int, error) {
+	q.sqMu.lockMutex()
 	n, err := q.putSends(wrs)
 	var rung error
 	if n > 0 {
 		rung = q.ring()
 	}
-	q.sqMu.Unlock()
+	q.sqMu.unlockMutex()
+	q.sqMu.unlockWord()
 	if rung != nil || err != nil {
 		return q.posted(n, err, rung)
 	}
@@ -187,12 +202,14 @@ func sumSGL(sgl []SGE, limit uint32) (uint32, error) {
 // Errors: as PostSend; ErrInvalid for a queue pair that receives from a shared queue.
 // Source: ibv_post_recv(3).
 func (q *QP) PostRecv(wrs []RecvWR) (int, error) {
-	q.rqMu.Lock()
-	defer q.rqMu.Unlock()
+	q.rqMu.lockMutex()
+	q.rqMu.lockWord()
 	n, err := q.putRecvs(wrs)
 	if n > 0 {
 		q.rings.publishRecv()
 	}
+	q.rqMu.unlockMutex()
+	q.rqMu.unlockWord()
 	if err != nil {
 		return n, q.postError("post receive", n, err)
 	}

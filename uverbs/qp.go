@@ -114,7 +114,8 @@ func (p *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 		object: object{kind: "queue pair", device: p.device},
 		ctx:    p.ctx, pd: p, typ: a.Type, send: a.SendCQ, recv: a.RecvCQ, srq: a.SRQ, ops: ops,
 	}
-	q.sqMu.off, q.rqMu.off = a.SingleGoroutine, a.SingleGoroutine
+	q.sqMu.kind = p.ctx.k.lockKind(a.SingleGoroutine)
+	q.rqMu.kind = q.sqMu.kind
 	if err := q.adopt(q, q.needs()...); err != nil {
 		return nil, err
 	}

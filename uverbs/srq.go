@@ -65,7 +65,7 @@ func (p *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
 	}
 	defer p.end()
 	s := &SRQ{object: object{kind: "shared receive queue", device: p.device}, pd: p}
-	s.mu.off = attr.SingleGoroutine
+	s.mu.kind = p.ctx.k.lockKind(attr.SingleGoroutine)
 	if err := s.adopt(s, &p.object); err != nil {
 		return nil, err
 	}
@@ -124,12 +124,14 @@ func (s *SRQ) String() string { return "shared receive queue" }
 // Errors: ErrQueueFull when the queue has no room for more; ErrInvalid; net.ErrClosed.
 // Source: ibv_post_srq_recv(3).
 func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.lockMutex()
+	s.mu.lockWord()
 	n, err := s.putRecvs(wrs)
 	if n > 0 {
 		s.ring.publishRecv()
 	}
+	s.mu.unlockMutex()
+	s.mu.unlockWord()
 	if err == nil || err == ErrQueueFull { //nolint:errorlint // the provider's bare value
 		return n, err
 	}

@@ -26,7 +26,7 @@ func (r *request) parse(raw *abi.IbUverbsAttr) error {
 		return unix.EINVAL
 	}
 	a := &r.attrs[r.n]
-	*a = attr{spec: spec, raw: raw, mem: r.f.mem}
+	*a = attr{spec: spec, raw: raw, mem: r.f.reach()}
 	if err := r.judge(a); err != nil {
 		return err
 	}

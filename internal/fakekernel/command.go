@@ -141,7 +141,7 @@ func (f *verbsFile) Write(_ context.Context, p []byte) (int, error) {
 	}
 	if n+len(f.hw.out) > 0 {
 		answer := append(f.cmdResp[:n], f.hw.out...)
-		if err := f.mem.out(load[uint64](in), answer); err != nil {
+		if err := f.reach().out(load[uint64](in), answer); err != nil {
 			return 0, err
 		}
 	}

@@ -88,7 +88,11 @@ func (f *verbsFile) destroyCQ(r *request) error {
 }
 
 func (f *verbsFile) createCompChannel(resp []byte) (int, error) {
-	r := abi.IbUverbsCreateCompChannelResp{Fd: uint32(f.newEventFile(true).fd)}
+	e, err := f.newEventFile(true)
+	if err != nil {
+		return 0, err
+	}
+	r := abi.IbUverbsCreateCompChannelResp{Fd: uint32(e.fd)}
 	return copy(resp, bytesOf(&r)), nil
 }
 

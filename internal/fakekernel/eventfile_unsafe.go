@@ -29,6 +29,7 @@ type eventFile struct {
 	completion bool
 	fd         int32
 
+	pipe   *pipe // in place of Read: of another process
 	queue  []event
 	closed bool
 	ended  bool          // its context is gone: once it is empty, reads fail
@@ -36,19 +37,25 @@ type eventFile struct {
 	gone   chan struct{} // closed by Close
 }
 
-func (f *verbsFile) newEventFile(completion bool) *eventFile {
+func (f *verbsFile) newEventFile(completion bool) (*eventFile, error) {
 	e := &eventFile{
 		k: f.k, ctx: f, completion: completion,
 		ready: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
+	if f.caller != nil {
+		return e, e.give(f.caller)
+	}
 	e.fd = f.k.install(e)
-	return e
+	return e, nil
 }
 
 // eventAt is the event file behind a descriptor, nil if it is none.
 func (f *verbsFile) eventAt(fd int64) *eventFile {
 	if int64(int32(fd)) != fd {
 		return nil
+	}
+	if f.caller != nil {
+		return f.remoteEvent(int32(fd))
 	}
 	e, _ := f.k.fds[int32(fd)].(*eventFile)
 	return e
@@ -60,6 +67,10 @@ func (e *eventFile) push(ev event) {
 		return
 	}
 	e.queue = append(e.queue, ev)
+	if e.pipe != nil {
+		e.feed()
+		return
+	}
 	e.signal()
 }
 
@@ -92,12 +103,28 @@ func (f *verbsFile) endEvents() {
 		e.ended = !f.dev.zapped
 		e.signal()
 	}
+	for e := range f.k.files {
+		if e, ok := e.(*eventFile); ok && e.ctx == f && e.ended && e.pipe != nil {
+			e.drop()
+		}
+	}
 }
 
 // forget drops the events of an object that ends.
 func (e *eventFile) forget(owner any) {
-	if e != nil {
-		e.queue = slices.DeleteFunc(e.queue, func(ev event) bool { return ev.owner == owner })
+	if e == nil || e.closed {
+		return
+	}
+	owned := func(ev event) bool { return ev.owner == owner }
+	if e.pipe == nil {
+		e.queue = slices.DeleteFunc(e.queue, owned)
+		return
+	}
+	e.settle()
+	if slices.ContainsFunc(e.queue, owned) {
+		e.unsend()
+		e.queue = slices.DeleteFunc(e.queue, owned)
+		e.feed()
 	}
 }
 
@@ -136,10 +163,7 @@ func (e *eventFile) tryRead(p []byte) (int, error) {
 		return 0, unix.EAGAIN
 	}
 	ev := &e.queue[0]
-	raw := bytesOf(&ev.async)
-	if ev.comp {
-		raw = raw[:8]
-	}
+	raw := e.raw(ev)
 	if len(p) < len(raw) {
 		e.signal()
 		return 0, unix.EINVAL
@@ -158,14 +182,7 @@ func (e *eventFile) tryRead(p []byte) (int, error) {
 func (e *eventFile) Close() error {
 	e.k.mu.Lock()
 	defer e.k.mu.Unlock()
-	if e.closed {
-		return nil
-	}
-	e.closed = true
-	e.queue = nil
-	close(e.gone)
-	delete(e.k.fds, e.fd)
-	delete(e.k.files, e)
+	e.drop()
 	return nil
 }
 

@@ -61,6 +61,17 @@ func checkFrame(hdr *abi.IbUverbsIoctlHdr) error {
 // the kernel writes into it, handles and flags of attributes, is there when it returns.
 // Whatever attributes point at is in the memory of the file's process.
 func (f *verbsFile) ioctl(frame []byte) error {
+	t := f.k.tracer
+	if t == nil || f.dev.Driver != abi.RDMA_DRIVER_MLX5 {
+		return f.carryOut(frame)
+	}
+	c := t.before(f, frame)
+	err := f.carryOut(frame)
+	t.after(c, err)
+	return err
+}
+
+func (f *verbsFile) carryOut(frame []byte) error {
 	hdr := view[abi.IbUverbsIoctlHdr](frame)
 	if err := f.k.check(ioctlCall(frame, hdr)); err != nil {
 		return err

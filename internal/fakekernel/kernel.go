@@ -3,6 +3,7 @@
 package fakekernel
 
 import (
+	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,11 @@ type Options struct {
 	// the goroutine of the call: as long as it does not return, the kernel is slow.
 	Log func(Call)
 
+	// Trace, if not nil, gets what programs do to mlx5 devices: see [Kernel.Mark]. It is
+	// deterministic if the devices do not listen ([MLX5.NoExec]) and one goroutine does it
+	// all.
+	Trace io.Writer
+
 	// Spoil, if not nil, may change a new queue before the user maps it.
 	Spoil func(queue []byte)
 }
@@ -100,6 +106,7 @@ type Kernel struct {
 	born    time.Time
 	uars    []*mlx5UAR // registers that are watched
 	watcher watcher
+	tracer  *tracer // nil: nobody wants to know
 
 	wake chan struct{}
 	stop chan struct{}
@@ -127,9 +134,10 @@ func New(opts Options) *Kernel {
 	k.cm.init()
 	k.nic.init()
 	k.watcher.init()
+	k.tracer = newTracer(k, opts.Trace)
 	k.addDevices()
 	if opts.Root != "" {
-		writeTree(opts.Root, k.devices)
+		writeTree(&opts, k.devices)
 	}
 	go k.work()
 	k.startWatcher()
@@ -169,6 +177,7 @@ func (k *Kernel) Close() {
 	close(k.stop)
 	<-k.done
 	k.watcher.running.Wait()
+	k.tracer.close()
 }
 
 // Cut cuts all connections, or mends them: between queue pairs and between the ids of

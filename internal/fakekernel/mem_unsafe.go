@@ -26,6 +26,11 @@ func view[T any](b []byte) *T {
 	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
+// alignedBytes makes room that a struct may begin in.
+func alignedBytes(n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, (n+7)/8+1)))), n)
+}
+
 // load copies a T out of bytes that need not be aligned; missing bytes are zero.
 func load[T any](b []byte) (v T) {
 	copy(bytesOf(&v), b)

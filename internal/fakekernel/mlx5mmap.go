@@ -19,7 +19,7 @@ func (mlx5Driver) mmap(f *verbsFile, off uint64, length, prot int) (*mapping, er
 	command, index := off>>8&0xff, uint32(off&0xff|off>>16<<8)
 	switch command {
 	case abi.MLX5_IB_MMAP_REGULAR_PAGE, abi.MLX5_IB_MMAP_NC_PAGE:
-		return f.mlx.mapStatic(index&0xff, length, prot)
+		return f.mlx.mapStatic(index&0xff, off*page, length, prot)
 	case abi.MLX5_IB_MMAP_WC_PAGE, abi.MLX5_IB_MMAP_ALLOC_WC:
 		if f.dev.MLX5.NoBlueFlame {
 			return nil, unix.EPERM
@@ -27,7 +27,7 @@ func (mlx5Driver) mmap(f *verbsFile, off uint64, length, prot int) (*mapping, er
 		if command == abi.MLX5_IB_MMAP_ALLOC_WC {
 			return f.mlx.mapLate(index, off*page, length, prot)
 		}
-		return f.mlx.mapStatic(index&0xff, length, prot)
+		return f.mlx.mapStatic(index&0xff, off*page, length, prot)
 	case abi.MLX5_IB_MMAP_GET_CONTIGUOUS_PAGES:
 		return nil, unix.ENOSYS
 	case abi.MLX5_IB_MMAP_CORE_CLOCK:
@@ -42,12 +42,21 @@ func (mlx5Driver) mmap(f *verbsFile, off uint64, length, prot int) (*mapping, er
 	return u.mapUser(prot)
 }
 
-// mapStatic: uar_mmap.
-func (c *mlx5Context) mapStatic(index uint32, length, prot int) (*mapping, error) {
+// mapStatic: uar_mmap. A page is mapped by one of several commands, each of which has an offset
+// of its own. In a memory file that stands for the device file in another process the page is
+// where that process maps it.
+func (c *mlx5Context) mapStatic(index uint32, off uint64, length, prot int) (*mapping, error) {
 	if c.dynamic || length != int(c.f.dev.hw.page) || int(index) >= len(c.static) {
 		return nil, unix.EINVAL
 	}
-	return c.static[index].mapUser(prot)
+	u := c.static[index]
+	if c.f.backing != 0 && int64(off) != u.at {
+		if err := u.moveTo(int64(off)); err != nil {
+			return nil, err
+		}
+		c.f.k.tracer.moved(u)
+	}
+	return u.mapUser(prot)
 }
 
 // mapLate makes a page and maps it.

@@ -46,7 +46,7 @@ func (s *mlx5QP) next(w *work) bool {
 	if !ok || uint32(left) > s.sqCount || !w.loadWQE(s.q, uint16(s.at), b) {
 		w.op = opBroken
 	}
-	blocks := max(uint32(len(b)+block-1)/block, 1)
+	blocks := min(max(uint32(len(b)+block-1)/block, 1), uint32(left)) // or rubbish would go round and round
 	s.last = mlx5Done{id: w.id, op: w.op, flags: w.flags, length: w.length, blocks: blocks}
 	return true
 }

@@ -86,7 +86,7 @@ func registerAt(i int) uint32 {
 // may ring with the very bytes that it rang with last.
 func (u *mlx5UAR) forget() {
 	for i, was := range u.seen {
-		if i%len(mlx5Registers) != 0 && atomic.CompareAndSwapUint64(view[uint64](u.mem[registerAt(i):]), was, 0) {
+		if was != 0 && i%len(mlx5Registers) != 0 && atomic.CompareAndSwapUint64(view[uint64](u.mem[registerAt(i):]), was, 0) {
 			u.seen[i] = 0
 		}
 	}

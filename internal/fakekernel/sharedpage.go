@@ -45,6 +45,17 @@ func sharedPageOf(fd int, at int64, size int) (p *sharedPage, err error) {
 	return p, nil
 }
 
+// moveTo takes another page of the file.
+func (p *sharedPage) moveTo(at int64) error {
+	mem, err := unix.Mmap(p.fd, at, len(p.mem), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return unix.ENOMEM
+	}
+	unix.Munmap(p.mem)
+	p.mem, p.at = mem, at
+	return nil
+}
+
 // mapUser maps the page once more, for the user. given is called when he has unmapped it.
 func (p *sharedPage) mapUser(prot int, given func()) (*mapping, error) {
 	user, err := unix.Mmap(p.fd, p.at, len(p.mem), prot, unix.MAP_SHARED)

@@ -7,26 +7,61 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/pureverbs/rdma/abi"
 )
+
+// SysFS is what the library, and libibverbs, read below /sys of the devices that New would make:
+// the text of each file, by its path from "sys" on. Its links to other places are the text of
+// what ends in "@": "driver@".
+func SysFS(opts Options) map[string]string {
+	set(&opts.Kernel, "6.1")
+	k := &Kernel{opts: opts, version: parseVersion(opts.Kernel)}
+	k.addDevices()
+	tree := make(map[string]string)
+	sysTree(&opts, k.devices, func(path, text string) { tree[path] = text })
+	return tree
+}
 
 // writeTree writes what the library reads of /sys and /proc under root. It is for tests,
 // where a directory that cannot be written is a broken test: so it panics.
-func writeTree(root string, devices []*device) {
+func writeTree(opts *Options, devices []*device) {
 	put := func(path, text string) {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			panic(err)
-		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+		if err := WriteFile(opts.Root, path, text); err != nil {
 			panic(err)
 		}
 	}
+	sysTree(opts, devices, put)
+	procTree(devices, put)
+}
+
+// WriteFile puts one file of a tree under a root.
+func WriteFile(root, path, text string) error {
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if link, ok := strings.CutSuffix(path, "@"); ok {
+		return os.Symlink(text, link)
+	}
+	return os.WriteFile(path, []byte(text+"\n"), 0o644)
+}
+
+func sysTree(opts *Options, devices []*device, put func(path, text string)) {
 	put("sys/class/infiniband_verbs/abi_version", "6")
-	put("sys/class/misc/rdma_cm/dev", cmDev.String())
-	put("sys/class/misc/rdma_cm/abi_version", "4")
-	var netDev, inet6 string
+	if !opts.NoCM {
+		put("sys/class/misc/rdma_cm/dev", cmDev.String())
+		put("sys/class/misc/rdma_cm/abi_version", "4")
+	}
 	for _, d := range devices {
 		putDevice(d, put)
+	}
+}
+
+func procTree(devices []*device, put func(path, text string)) {
+	var netDev, inet6 string
+	for _, d := range devices {
 		if d.Foreign {
 			continue
 		}
@@ -47,19 +82,43 @@ func putDevice(d *device, put func(path, text string)) {
 	put(verbs+"/dev", d.dev().String())
 	put(verbs+"/abi_version", fmt.Sprint(d.ABI))
 	base := "sys/class/infiniband/" + d.Name
-	if d.iwarp() {
+	switch d.Driver {
+	case abi.RDMA_DRIVER_SIW:
 		put(base+"/node_type", "4: RNIC")
 		put(base+"/node_desc", "Software iWARP stack")
-	} else {
+	case abi.RDMA_DRIVER_MLX5:
+		putMLX5(base, put)
+	default:
 		put(base+"/node_type", "1: CA")
 		put(base+"/node_desc", "rxe")
-		put(base+"/ports/1/pkeys/0", "0xffff")
 	}
 	g := d.GUID
-	put(base+"/node_guid", fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff))
-	port := base + "/ports/1"
+	guid := fmt.Sprintf("%04x:%04x:%04x:%04x", g>>48, g>>32&0xffff, g>>16&0xffff, g&0xffff)
+	put(base+"/node_guid", guid)
+	put(base+"/sys_image_guid", guid)
+	putPort(d, base+"/ports/1", put)
+}
+
+// putMLX5 is what a PCI device shows: a ConnectX-5.
+func putMLX5(base string, put func(path, text string)) {
+	put(base+"/node_type", "1: CA")
+	put(base+"/node_desc", "simulated")
+	put(base+"/fw_ver", "16.35.4030")
+	put(base+"/hca_type", "MT4119")
+	put(base+"/hw_rev", "0")
+	put(base+"/board_id", "MT_0000000000")
+	put(base+"/device/vendor", "0x15b3")
+	put(base+"/device/device", "0x1017")
+	put(base+"/device/modalias", "pci:v000015B3d00001017sv000015B3sd00000007bc02sc00i00")
+	put(base+"/device/driver@", "../../../../bus/pci/drivers/mlx5_core")
+}
+
+func putPort(d *device, port string, put func(path, text string)) {
 	put(port+"/link_layer", "Ethernet")
 	put(port+"/state", map[bool]string{false: "4: ACTIVE", true: "1: DOWN"}[d.Down])
+	if !d.iwarp() {
+		put(port+"/pkeys/0", "0xffff")
+	}
 	for i := range d.gids {
 		put(fmt.Sprintf("%s/gids/%d", port, i), colons([16]byte(bytesOf(&d.gids[i].Gid))))
 		if !d.iwarp() { // else the kernel refuses to read it

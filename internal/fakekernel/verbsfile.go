@@ -31,6 +31,7 @@ type verbsFile struct {
 	dev     *device
 	mem     userMem // of the process that has the file open
 	backing int     // the memory file that stands for this one in another process; 0: none
+	caller  Caller  // the thread of another process whose call is being carried out
 	closed  bool
 
 	context  bool // GET_CONTEXT was done
@@ -68,9 +69,14 @@ func (f *verbsFile) alive() error {
 	return nil
 }
 
-// add gives an object the lowest free handle, from 0.
+// add gives an object the lowest free handle, from 0. Those of registers are far from the
+// others: when a library makes them is its own business, and shall not show in what its user
+// asks for.
 func (f *verbsFile) add(o object) uint32 {
 	var h uint32
+	if o.kind() == abi.MLX5_IB_OBJECT_UAR {
+		h = 1 << 16
+	}
 	for f.objects[h] != nil {
 		h++
 	}
@@ -156,7 +162,10 @@ func (f *verbsFile) getContext(r *request) error {
 }
 
 func (f *verbsFile) allocAsync(r *request) error {
-	e := f.newEventFile(false)
+	e, err := f.newEventFile(false)
+	if err != nil {
+		return err
+	}
 	if f.async == nil {
 		f.async = e
 	}

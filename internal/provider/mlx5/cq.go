@@ -92,6 +92,7 @@ func (p *CQPlan) Attach(granted uint32) (*CQ, error) {
 		return nil, fmt.Errorf("%w: %d completions for a queue of %d", provider.ErrCorrupt, granted, p.entries)
 	}
 	q := &CQ{queueMem: p.queueMem, register: p.arm, num: p.resp.Cqn & lowQPN}
+	q.sender.init(p.ctx.byUIdx)
 	q.use(p.mem, p.entries)
 	return q, nil
 }
@@ -123,9 +124,12 @@ type CQ struct {
 	num      uint32
 	events   atomic.Uint32
 
-	ring cqRing
-	next uint32  // free-running position of the next entry
-	owed *credit // of the queue whose requests the last completions were
+	ring   cqRing
+	next   uint32  // free-running position of the next entry
+	round  uint8   // its owner bit when the device has written it
+	off    uintptr // where it is in the ring
+	sender sender
+	owed   *credit // of the queue whose receives the last completions were
 
 	cur    addr // the entry that Advance moved to
 	id     uint64
@@ -138,6 +142,7 @@ type CQ struct {
 // use takes a ring of n entries.
 func (q *CQ) use(mem []byte, n uint32) {
 	q.mem, q.ring = mem, cqRing{addrOf(mem), n - 1, uint32(bits.TrailingZeros32(n))}
+	q.seek(q.next)
 }
 
 // Num is the queue's number on the device.
@@ -157,9 +162,9 @@ func (q *CQ) Next(wc *provider.WC) (bool, error) {
 // it, until Release. An entry that is no completion stays where it is: from there on there is
 // nothing to be had.
 func (q *CQ) Advance() (bool, error) {
-	e := q.ring.entry(q.next)
+	e := q.head()
 	t := tailOf(e)
-	if !q.ring.written(q.next, t) {
+	if t.owner() != q.round || t.kind() == cqeInvalid {
 		return false, nil
 	}
 	// The device has written the entry before its owner bit. One fence for a batch would not
@@ -184,7 +189,7 @@ func (q *CQ) Advance() (bool, error) {
 		return false, provider.ErrCorrupt
 	}
 	q.cur, q.qpn = e, qpn
-	q.next++
+	q.seek(q.next + 1)
 	return true, nil
 }
 
@@ -207,19 +212,21 @@ func (q *CQ) takeSend(qp *QP, e addr, kind uint32) bool {
 	}
 	s := &qp.sq
 	at := e.get16(offCounter)
-	slot := s.open(at)
-	if slot == nil {
+	posted := s.posted()
+	slot := &s.slots[uint32(at)&s.mask]
+	note := slot.note
+	if !s.isOpen(at, posted, note) {
 		return false
 	}
 	result := provider.WCSuccess
 	if kind == cqeSendFailed {
 		result = status(e.get8(offSyndrome))
-	} else if e.get8(offQP) != slot.code {
+	} else if e.get8(offQP) != note.code() {
 		return false
 	}
-	q.id, q.done, q.kind, q.status = slot.id, provider.WCOpcode(slot.done), uint8(kind), result
-	s.finish(at, slot)
-	q.owe(&s.credit)
+	q.sender.is(qp)
+	q.id, q.done, q.kind, q.status = slot.id, note.done(), uint8(kind), result
+	s.finish(at, note)
 	return true
 }
 
@@ -246,8 +253,8 @@ func (q *CQ) takeRecv(qp *QP, e addr, kind uint32) (ok bool) {
 	return true
 }
 
-// owe remembers whose requests have completed. The poster is told once, in Release, or when
-// another queue's complete, for that is a locked instruction.
+// owe remembers whose receives have completed. The poster is told in Release, or when another
+// queue's complete; that of requests likewise, see sender.
 func (q *CQ) owe(c *credit) {
 	if q.owed != c {
 		q.settle()
@@ -256,6 +263,7 @@ func (q *CQ) owe(c *credit) {
 }
 
 func (q *CQ) settle() {
+	q.sender.settle()
 	if q.owed != nil {
 		q.owed.show()
 		q.owed = nil
@@ -275,7 +283,7 @@ func (q *CQ) Decode(wc *provider.WC) {
 	switch kind := uint32(q.kind); kind {
 	case cqeRequester:
 		wc.Opcode = q.done
-		q.decodeSend(wc)
+		decodeSend(wc, q.cur, q.cur.get8(offQP))
 	case cqeSendFailed:
 		wc.Opcode, wc.VendorErr = q.done, uint32(q.cur.get8(offVendor))
 	case cqeRecvFailed:
@@ -285,24 +293,15 @@ func (q *CQ) Decode(wc *provider.WC) {
 	}
 }
 
-// decodeSend reads what only some requests have.
-func (q *CQ) decodeSend(wc *provider.WC) {
-	switch q.cur.get8(offQP) {
-	case opSendImm, opWriteImm:
-		wc.Flags = provider.WCWithImm
-	case opRead:
-		wc.ByteLen = q.cur.get32(offBytes)
-	case opCompareSwap, opFetchAdd:
-		wc.ByteLen = atomicSize
-	}
-}
-
 // Release gives the entries of all completions that Advance moved to back to the device, and
 // the room of their requests to those who post.
 func (q *CQ) Release() {
 	q.settle()
-	mmio.StoreRecord(q.rec.word32(recvCount), swapped(q.next&counter))
+	q.giveBack()
 }
+
+// giveBack is the part of Release for the device.
+func (q *CQ) giveBack() { mmio.StoreRecord(q.rec.word32(recvCount), swapped(q.next&counter)) }
 
 // How a completion queue is armed, in its word of the record.
 const (

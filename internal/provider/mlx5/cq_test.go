@@ -205,7 +205,8 @@ func TestCounters(t *testing.T) {
 	q := b.cq(3)
 	p := b.qp(rcInit(4), 0x100, q, q)
 	near := func(q *cq) { // a state that the queues come to after 2^32 completions
-		q.next, q.prod = 1<<32-8, 1<<32-8
+		q.seek(1<<32 - 8)
+		q.prod = 1<<32 - 8
 		disown(q.mem)
 		for i := range q.mem {
 			if i%64 == 63 {
@@ -214,9 +215,9 @@ func TestCounters(t *testing.T) {
 		}
 	}
 	near(q)
-	p.sq.head, p.sq.seen, p.sq.rungHead = 1<<32-5, 1<<32-5, 1<<32-5
+	p.sq.head, p.sq.seen = 1<<32-5, 1<<32-5
 	p.sq.credit.done = 1<<32 - 5
-	p.sq.credit.shown.Store(1<<32 - 5)
+	p.sq.credit.shown = 1<<32 - 5
 	for i := range uint64(1<<16 + 100) {
 		at := uint16(p.sq.cur)
 		p.post(t, provider.SendWR{ID: i, Opcode: provider.OpSend})
@@ -269,7 +270,7 @@ func TestArm(t *testing.T) {
 			t.Errorf("%d: the record says %s", i, got)
 		}
 	}
-	q.next = 1<<24 + 5
+	q.seek(1<<24 + 5)
 	q.Arm(false)
 	if got := dump(bell); got != "00000005 00000040" {
 		t.Errorf("position: got %s", got)
@@ -319,6 +320,7 @@ func TestCorrupt(t *testing.T) {
 		},
 		"far away":          func(_ *bench, _ *cq, _ *qp, e []byte) { be.PutUint16(e[60:], 0x8001) },
 		"inside a request":  func(_ *bench, _ *cq, _ *qp, e []byte) { e[61] = 2 },
+		"failed, inside":    func(_ *bench, _ *cq, _ *qp, e []byte) { e[61], e[63] = 2, cqeSendFailed<<4 },
 		"another operation": func(_ *bench, _ *cq, _ *qp, e []byte) { e[56] = opRead },
 		"data in the entry": func(_ *bench, _ *cq, _ *qp, e []byte) { e[63] |= 4 },
 		"compressed":        func(_ *bench, _ *cq, _ *qp, e []byte) { e[63] |= 12 },

@@ -35,9 +35,10 @@ const (
 // tail is what the word at offCounter says.
 type tail uint32
 
-func (t tail) kind() uint32   { return uint32(t) >> 4 & 15 }
-func (t tail) owner() uint8   { return uint8(t) & 1 }
-func (t tail) format() uint32 { return uint32(t) >> 2 & 3 } // data in the entry, or several entries in one
+func (t tail) kind() uint32    { return uint32(t) >> 4 & 15 }
+func (t tail) owner() uint8    { return uint8(t) & 1 }
+func (t tail) counter() uint16 { return uint16(t >> 16) }
+func (t tail) format() uint32  { return uint32(t) >> 2 & 3 } // data in the entry, or several entries in one
 
 // statuses translates syndromes. What is not in it is a general error, and 0 is no syndrome.
 var statuses = [256]provider.WCStatus{
@@ -61,6 +62,21 @@ func status(syndrome uint8) provider.WCStatus {
 		return s
 	}
 	return provider.WCGeneralError
+}
+
+// decodeSend reads what only some requests have.
+func decodeSend(wc *provider.WC, e addr, code uint8) {
+	if code == opSend || code == opWrite {
+		return
+	}
+	switch code {
+	case opSendImm, opWriteImm:
+		wc.Flags = provider.WCWithImm
+	case opRead:
+		wc.ByteLen = e.get32(offBytes)
+	case opCompareSwap, opFetchAdd:
+		wc.ByteLen = atomicSize
+	}
 }
 
 const (

@@ -1,22 +1,22 @@
 package mlx5
 
-import "sync/atomic"
+import "github.com/pureverbs/rdma/mmio"
 
 // credit is how the consumer of completions tells the poster of requests how many have
 // completed.
 type credit struct {
-	_      [64]byte      // not in a cache line with what the poster writes
-	done   uint32        // requests, in all, free-running; the consumer's
-	blocks uint16        // where the next request that can complete begins; the consumer's
-	shown  atomic.Uint32 // done, as the poster may know it
+	_      [64]byte // not in a cache line with what the poster writes
+	done   uint32   // requests, in all, free-running; the consumer's
+	blocks uint16   // where the next request that can complete begins; the consumer's
+	shown  uint32   // done, as the poster may know it
 	_      [52]byte
 }
 
-func (c *credit) show() { c.shown.Store(c.done) }
+func (c *credit) show() { mmio.Publish32(&c.shown, c.done) }
 
 func (c *credit) reset() {
 	c.done, c.blocks = 0, 0
-	c.shown.Store(0)
+	mmio.Publish32(&c.shown, 0)
 }
 
 // window is the poster's view of the requests that are open.
@@ -30,6 +30,14 @@ type window struct {
 func (w *window) full(c *credit) bool { return w.head-w.seen >= w.limit && w.stillFull(c) }
 
 func (w *window) stillFull(c *credit) bool {
-	w.seen = c.shown.Load()
+	w.seen = mmio.LoadAcquire32(&c.shown)
 	return w.head-w.seen >= w.limit
+}
+
+// room tells whether n more can be, at least one. It is seldom asked, and stays out of the way.
+//
+//go:noinline
+func (q *sendQueue) room(n uint32) bool {
+	q.seen = mmio.LoadAcquire32(&q.credit.shown)
+	return n-1 < q.limit-(q.head-q.seen)
 }

@@ -156,7 +156,7 @@ func (d *reader) check(wr *provider.SendWR, total uint32) {
 	t := d.t
 	t.Helper()
 	ctrl := d.unit(0)
-	code, units := operations[wr.Opcode].code, uint32(ctrl[7]&63)
+	code, units := operations[wr.Opcode].note.code(), uint32(ctrl[7]&63)
 	wantFence := d.fence
 	if wr.Flags&fFen != 0 {
 		wantFence = 0x80

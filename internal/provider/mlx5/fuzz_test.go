@@ -24,6 +24,7 @@ const (
 	doGood // from here on it is the device's turn
 	doEntry
 	doByte
+	doPoll
 	nDo
 )
 
@@ -33,6 +34,7 @@ func FuzzCompletions(f *testing.F) {
 	f.Add([]byte{doSend, doRecv, doSRQ, doGood, 0, doGood, 1, doGood, 2, doNext, doNext, doNext, doRelease, doNext})
 	f.Add([]byte{doSend, doSend, doGood, 0, doPurge, 0, doNext, doArm, doResize, 40, doSend, doGood, 0, doNext})
 	f.Add([]byte{doRecv, doGood, 1, doByte, 60, 9, doNext, doPurge, 1, doResize, 1, doNext, doEntry, 1, 2, 3, 4, 5, doNext})
+	f.Add([]byte{doSend, doSend, doGood, 0, doPoll, 0, doGood, 0, doByte, 61, 3, doPoll, 1, doGood, 0, doPurge, 0, doPoll, 2})
 	f.Add([]byte{doSRQ, doSRQ, doGood, 2, doByte, 61, 3, doNext, doGood, 2, doNext, doPurge, 2, doSRQ, doSRQ, doSRQ})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, version := range []uint8{1, 0} {
@@ -99,6 +101,8 @@ func (h *hostile) do(s *script) {
 	case doEntry:
 		n := q.next % (q.ring.mask + 1)
 		copy(q.CQ.mem[n*cqeSize:], s.bytes(cqeSize))
+	case doPoll:
+		h.poll(int(s.byte()%3) + 1)
 	case doByte:
 		n := q.next % (q.ring.mask + 1)
 		q.CQ.mem[n*cqeSize+uint32(s.byte()%cqeSize)] = s.byte()
@@ -135,6 +139,25 @@ func (h *hostile) next() {
 			h.t.Fatalf("request %d completes, which is not open", wc.ID)
 		}
 		delete(h.open, wc.ID)
+	}
+}
+
+// poll is next for several; the first one that is corrupt stays.
+func (h *hostile) poll(most int) {
+	wcs := make([]provider.WC, most)
+	n, err := h.q.Poll(wcs)
+	if err != nil && !errors.Is(err, provider.ErrCorrupt) {
+		h.t.Fatal(err)
+	}
+	for _, wc := range wcs[:n] {
+		if !h.open[wc.ID] {
+			h.t.Fatalf("request %d completes, which is not open", wc.ID)
+		}
+		delete(h.open, wc.ID)
+	}
+	var again [1]provider.WC
+	if n, _ := h.q.Poll(again[:]); err != nil && n != 0 {
+		h.t.Fatal("a completion after an error")
 	}
 }
 

@@ -59,20 +59,24 @@ const (
 
 // operation is what an operation of verbs is on the device.
 type operation struct {
-	code uint8 // of the request
-	done uint8 // of the completion: a provider.WCOpcode
+	note   sendNote // opcodes of the request and of the completion
+	remote bool     // names memory of the peer's
+	imm    uint32   // what of the immediate data goes along, all or nothing
+	key    uint32   // and of the key to invalidate
 }
+
+const all = 1<<32 - 1
 
 // operations has all operations; the size of the array spares Send a check.
 var operations = [16]operation{
-	provider.OpRDMAWrite:       {opWrite, uint8(provider.WCRDMAWrite)},
-	provider.OpRDMAWriteImm:    {opWriteImm, uint8(provider.WCRDMAWrite)},
-	provider.OpSend:            {opSend, uint8(provider.WCSend)},
-	provider.OpSendImm:         {opSendImm, uint8(provider.WCSend)},
-	provider.OpRDMARead:        {opRead, uint8(provider.WCRDMARead)},
-	provider.OpCompareSwap:     {opCompareSwap, uint8(provider.WCCompareSwap)},
-	provider.OpFetchAdd:        {opFetchAdd, uint8(provider.WCFetchAdd)},
-	provider.OpLocalInvalidate: {opUMR, uint8(provider.WCLocalInv)},
-	provider.OpBindMW:          {opUMR, uint8(provider.WCBindMW)},
-	provider.OpSendInvalidate:  {opSendInvalidate, uint8(provider.WCSend)},
+	provider.OpRDMAWrite:       {note: noteOp(opWrite, provider.WCRDMAWrite), remote: true},
+	provider.OpRDMAWriteImm:    {note: noteOp(opWriteImm, provider.WCRDMAWrite), remote: true, imm: all},
+	provider.OpSend:            {note: noteOp(opSend, provider.WCSend)},
+	provider.OpSendImm:         {note: noteOp(opSendImm, provider.WCSend), imm: all},
+	provider.OpRDMARead:        {note: noteOp(opRead, provider.WCRDMARead), remote: true},
+	provider.OpCompareSwap:     {note: noteOp(opCompareSwap, provider.WCCompareSwap), remote: true},
+	provider.OpFetchAdd:        {note: noteOp(opFetchAdd, provider.WCFetchAdd), remote: true},
+	provider.OpLocalInvalidate: {note: noteOp(opUMR, provider.WCLocalInv)},
+	provider.OpBindMW:          {note: noteOp(opUMR, provider.WCBindMW)},
+	provider.OpSendInvalidate:  {note: noteOp(opSendInvalidate, provider.WCSend), key: all},
 }

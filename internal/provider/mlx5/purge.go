@@ -13,6 +13,9 @@ func (q *CQ) Forget(qp *QP) {
 		return
 	}
 	q.Purge(qp)
+	if q.sender.qp == qp {
+		q.sender.forget()
+	}
 	qp.sendCQ.CompareAndSwap(q, nil)
 	qp.recvCQ.CompareAndSwap(q, nil)
 }
@@ -39,7 +42,7 @@ func (q *CQ) Purge(qp *QP) {
 		}
 	}
 	if gone > 0 {
-		q.next += gone
+		q.seek(q.next + gone)
 		q.Release()
 	}
 }

@@ -56,7 +56,8 @@ func TestPurgeRounds(t *testing.T) {
 		for start := range uint32(9) {
 			b := open(t)
 			q := b.cq(3)
-			q.next, q.prod = start, start
+			q.seek(start)
+			q.prod = start
 			if start >= 4 { // what earlier rounds left
 				for i := 63; i < 4*64; i += 64 {
 					q.mem[i] = cqeRecv<<4 | uint8((start/4-1)&1)

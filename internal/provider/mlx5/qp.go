@@ -17,6 +17,7 @@ type QP struct {
 	num      uint32
 	key      uint32 // under which completions find it
 	ops      uint32 // set of operations
+	plain    uint32 // set of those that SendPlain does
 	signal   uint8  // flag of each send request
 	datagram bool
 	reg      *register

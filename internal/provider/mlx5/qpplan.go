@@ -126,6 +126,7 @@ func (p *QPPlan) Attach(qpn uint32, send, recv *CQ) (*QP, error) {
 		}
 	}
 	q.datagram = p.init.Type == abi.IB_UVERBS_QPT_UD
+	q.plain = plainOps(q.ops, p.init.Cap.MaxSendSGE, q.datagram)
 	if p.init.SigAll {
 		q.signal = ctrlSignal
 	}

@@ -64,7 +64,8 @@ func (p *ResizePlan) Apply(granted uint32) error {
 			copy(e.bytes(cqeSize), from.entry(n).bytes(cqeSize))
 			e.put8(offOwner, e.get8(offOwner)&^1|q.ring.round(n+1))
 		}
-		q.next++
+		q.seek(q.next + 1)
+		q.Release() // or the device would count its last entry as unread until something completes
 	}
 	if e := q.ctx.mem.Free(old); err == nil {
 		err = e

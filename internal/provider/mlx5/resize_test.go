@@ -75,8 +75,8 @@ func TestResizeTraced(t *testing.T) {
 	if err := plan.Apply(15); err != nil {
 		t.Fatal(err)
 	}
-	if q.next != 2 || q.record(recvCount) != 1 {
-		t.Errorf("position %d, record %d, want 2 and 1", q.next, q.record(recvCount))
+	if q.next != 2 || q.record(recvCount) != 2 {
+		t.Errorf("position %d, record %d, want 2 and 2", q.next, q.record(recvCount))
 	}
 	owners := ""
 	for i := range 16 {

@@ -17,12 +17,32 @@ const (
 
 // sendSlot is what this side keeps of a request, under the position of its first block.
 type sendSlot struct {
-	id     uint64
-	number uint32 // of the request, free-running
-	blocks uint8
-	code   uint8 // the device's opcode
-	done   uint8 // of enum provider.WCOpcode
-	_      uint8
+	id   uint64
+	note sendNote
+}
+
+// sendNote is all else of it in one word, which is one store: the request's number,
+// free-running, its operation, and in the low 8 bits its blocks, 0 where nothing is noted.
+type sendNote uint64
+
+// noteOp is the part of a note that the operation makes.
+func noteOp(code uint8, done provider.WCOpcode) sendNote {
+	return sendNote(code)<<8 | sendNote(done)<<16
+}
+
+func (n sendNote) with(number, blocks uint32) sendNote {
+	return n | sendNote(number)<<32 | sendNote(blocks)
+}
+
+func (n sendNote) number() uint32          { return uint32(n >> 32) }
+func (n sendNote) done() provider.WCOpcode { return provider.WCOpcode(uint8(n >> 16)) }
+func (n sendNote) code() uint8             { return uint8(n >> 8) }
+func (n sendNote) blocks() uint8           { return uint8(n) }
+
+// sendMark is a place to go back to.
+type sendMark struct {
+	head, cur uint32
+	fence     uint8
 }
 
 // sendQueue is a ring of blocks.
@@ -36,15 +56,12 @@ type sendQueue struct {
 	inline uint32
 	bounce []byte // for inline data where the ring ends
 
-	cur   uint32 // blocks encoded in all, free-running
-	fence uint8  // flag of the next request
-	last  uint32 // where the last request begins
-	units uint32 // of it, 16 bytes each
-
-	// The same as of the last doorbell.
-	rungHead  uint32
-	rungCur   uint32
-	rungFence uint8
+	cur   uint32   // blocks encoded in all, free-running
+	fence uint8    // flag of the next request
+	fresh uint32   // requests that Send encoded since the last doorbell
+	rung  sendMark // as of then, if there are some
+	last  addr     // the last of them
+	units uint32   // of it, 16 bytes each
 
 	credit credit
 
@@ -62,34 +79,32 @@ func (s *sendQueue) attach(ring addr, size *sendSize, own, record addr) {
 // place is the block at a position.
 func (s *sendQueue) place(cur uint32) addr { return s.ring.add(uintptr(cur&s.mask) << blockShift) }
 
-// ctrlFlags translates flags without a branch.
-func ctrlFlags(f provider.SendFlags) uint8 {
-	return uint8(f&provider.SendSignaled<<2 | f&provider.SendSolicited>>1 | f&provider.SendFence<<7)
+// ctrlFlags translates flags of requests: SendFence is 1, SendSignaled 2, SendSolicited 4.
+var ctrlFlags = [16]uint8{
+	1: ctrlFence, 2: ctrlSignal, 3: ctrlFence | ctrlSignal,
+	4: ctrlSolicited, 5: ctrlFence | ctrlSolicited, 6: ctrlSignal | ctrlSolicited, 7: ctrlFence | ctrlSignal | ctrlSolicited,
+	8: 0, 9: ctrlFence, 10: ctrlSignal, 11: ctrlFence | ctrlSignal,
+	12: ctrlSolicited, 13: ctrlFence | ctrlSolicited, 14: ctrlSignal | ctrlSolicited, 15: ctrlFence | ctrlSignal | ctrlSolicited,
 }
 
-// open returns what is known of the request that begins at a position, nil if none that is
-// open does.
-func (s *sendQueue) open(at uint16) *sendSlot {
+// posted is how far the device may go. What is kept of a request may be read after it.
+func (s *sendQueue) posted() uint16 { return uint16(swapped(mmio.LoadAcquire32(s.record))) }
+
+// isOpen tells whether the request that begins at a position is open; note is what is kept of
+// it. A later block of a request has the note of an older one.
+func (s *sendQueue) isOpen(at, posted uint16, note sendNote) bool {
 	c := &s.credit
-	posted := uint16(swapped(mmio.LoadAcquire32(s.record)))
-	if at-c.blocks >= posted-c.blocks {
-		return nil
-	}
-	slot := &s.slots[uint32(at)&s.mask]
-	if slot.blocks == 0 || int32(slot.number-c.done) < 0 { // a later block, which an older request began at
-		return nil
-	}
-	return slot
+	return at-c.blocks < posted-c.blocks && note.blocks() != 0 && int32(note.number()-c.done) >= 0
 }
 
 // finish notes that the open request at a position has completed, and all before it.
-func (s *sendQueue) finish(at uint16, slot *sendSlot) {
-	s.credit.done = slot.number + 1
-	s.credit.blocks = at + uint16(slot.blocks)
+func (s *sendQueue) finish(at uint16, note sendNote) {
+	s.credit.done = note.number() + 1
+	s.credit.blocks = at + uint16(note.blocks())
 }
 
 func (s *sendQueue) reset() {
-	s.head, s.seen, s.cur, s.rungHead, s.rungCur = 0, 0, 0, 0, 0
+	s.head, s.seen, s.cur, s.fresh = 0, 0, 0, 0
 	clear(s.slots)
 	s.credit.reset()
 }
@@ -107,25 +122,16 @@ func (q *QP) Send(wr *provider.SendWR, total uint32) error {
 		return errOpcode
 	}
 	at := s.place(s.cur)
-	imm, head := uint32(0), uintptr(headControl)
+	op := &operations[wr.Opcode&15]
+	var head uintptr
 	switch wr.Opcode {
-	case provider.OpSend:
-	case provider.OpSendImm:
-		imm = wr.Imm
-	case provider.OpSendInvalidate:
-		imm = wr.InvKey
-	case provider.OpRDMAWriteImm:
-		imm = wr.Imm
-		fallthrough
-	case provider.OpRDMAWrite, provider.OpRDMARead:
-		at.put64(16, wr.RemoteAddr)
-		at.put64(24, uint64(wr.RKey)<<32)
-		head = headControl + headRemote
 	case provider.OpCompareSwap, provider.OpFetchAdd:
 		putAtomic(at, wr)
 		head = headControl + headRemote + headAtomic
-	default:
+	case provider.OpLocalInvalidate, provider.OpBindMW:
 		return q.sendUMR(at, wr)
+	default:
+		head = op.putRemote(at, wr)
 	}
 	if q.datagram {
 		putWay(at, &wr.Dest)
@@ -143,22 +149,51 @@ func (q *QP) Send(wr *provider.SendWR, total uint32) error {
 	default:
 		units += s.putPieces(at.add(head), wr.SGL)
 	}
-	q.put(at, wr, imm, units)
+	q.put(at, wr, op.word(wr), units)
 	return nil
 }
 
 // put ends the encoding of a request of so many units at the next block, at.
 func (q *QP) put(at addr, wr *provider.SendWR, imm, units uint32) {
 	s := &q.sq
-	op := operations[wr.Opcode&15]
-	blocks := (units + 3) / 4
-	at.put64(0, uint64(s.cur&0xffff)<<40|uint64(op.code)<<32|uint64(q.num<<8|units))
-	at.put64(8, uint64(ctrlFlags(wr.Flags)|q.signal|s.fence&^uint8(wr.Flags<<smallFenceShift))<<32|uint64(imm))
-	slot := &s.slots[s.cur&s.mask] // field by field: a literal is put together elsewhere first
-	slot.id, slot.number, slot.blocks, slot.code, slot.done = wr.ID, s.head, uint8(blocks), op.code, op.done
-	s.last, s.units, s.fence = s.cur, units, 0
+	if s.fresh == 0 {
+		s.rung = sendMark{s.head, s.cur, s.fence}
+	}
+	fence := s.fence &^ uint8(wr.Flags<<smallFenceShift)
+	op, blocks := &operations[wr.Opcode&15], (units+3)/4
+	q.control(at, s.cur, op.note.code(), units, wr.Flags, fence, imm)
+	s.keep(s.cur, wr.ID, op.note.with(s.head, blocks))
+	s.last, s.units, s.fence = at, units, 0
 	s.cur += blocks
 	s.head++
+	s.fresh++
+}
+
+// control writes the control segment of the request at the block of position cur.
+func (q *QP) control(at addr, cur uint32, code uint8, units uint32, flags provider.SendFlags, fence uint8, imm uint32) {
+	at.put64(0, uint64(cur&0xffff)<<40|uint64(code)<<32|uint64(q.num<<8|units))
+	at.put64(8, uint64(ctrlFlags[flags&15]|q.signal|fence)<<32|uint64(imm))
+}
+
+// keep keeps what this side must know of a request. It is one store each: a literal would be
+// put together elsewhere first.
+func (s *sendQueue) keep(cur uint32, id uint64, note sendNote) {
+	slot := &s.slots[cur&s.mask]
+	slot.id, slot.note = id, note
+}
+
+// word is the last word of the control segment.
+func (o *operation) word(wr *provider.SendWR) uint32 { return wr.Imm&o.imm | wr.InvKey&o.key }
+
+// putRemote writes where the memory of the peer's is, if the operation names some, and returns
+// what then comes before the data.
+func (o *operation) putRemote(at addr, wr *provider.SendWR) uintptr {
+	if !o.remote {
+		return headControl
+	}
+	at.put64(16, wr.RemoteAddr)
+	at.put64(24, uint64(wr.RKey)<<32)
+	return headControl + headRemote
 }
 
 // putAtomic leaves the second operand of a FETCH AND ADD as it is, as the device does.
@@ -194,67 +229,68 @@ func (s *sendQueue) putPieces(seg addr, sgl []provider.SGE) (n uint32) {
 // DropSend forgets what was encoded since the last PublishSend.
 func (q *QP) DropSend() {
 	s := &q.sq
-	s.head, s.cur, s.fence = s.rungHead, s.rungCur, s.rungFence
+	if s.fresh > 0 {
+		s.head, s.cur, s.fence, s.fresh = s.rung.head, s.rung.cur, s.rung.fence, 0
+	}
 }
 
 // TakeSends does so, and reports the requests.
 func (q *QP) TakeSends(taken func(id uint64)) {
 	s := &q.sq
-	for i := s.rungCur; i != s.cur; {
+	for i, n := s.rung.cur, s.fresh; n > 0; n-- {
 		slot := &s.slots[i&s.mask]
 		taken(slot.id)
-		i += uint32(slot.blocks)
+		i += uint32(slot.note.blocks())
 	}
 	q.DropSend()
 }
 
 // PublishSend shows the encoded send requests to the device, with one doorbell.
 func (q *QP) PublishSend() {
-	s := &q.sq
-	n := s.head - s.rungHead
-	if n == 0 {
-		return
+	if s := &q.sq; s.fresh > 0 {
+		q.ring(s.last, s.units, s.fresh == 1, false)
+		s.fresh = 0
 	}
-	s.rungHead, s.rungCur, s.rungFence = s.head, s.cur, s.fence
-	if q.reg.shared {
-		s.ringShared(q.reg, n == 1)
-		return
-	}
-	s.ringAt(q.reg, n == 1)
 }
 
-func (s *sendQueue) ringShared(reg *register, single bool) {
-	reg.mu.Lock()
-	defer reg.mu.Unlock()
-	s.ringAt(reg, single)
-}
-
-// ringAt rings the doorbell; a single request that fits is copied into the register, which
-// spares the device to fetch it. The record decides how far the device goes, so that of the
-// other doorbells only the queue pair's number counts.
-func (s *sendQueue) ringAt(reg *register, single bool) {
-	count := swapped(s.cur & 0xffff)
+// ring rings the doorbell for what ends with a request of so many units, and returns true. If
+// one request is all and fits, it is copied into the register, which spares the device to fetch
+// it. The record decides how far the device goes, so that of the other doorbells only the queue
+// pair's number counts. alone tells that nobody else can be in the register meanwhile.
+func (q *QP) ring(last addr, units uint32, single, alone bool) bool {
+	s, reg := &q.sq, q.reg
+	if reg.shared && !alone {
+		return q.ringShared(last, units, single)
+	}
 	to := reg.addr
 	if reg.flip != 0 { // who has one half shares it without a lock
-		to = reg.add(reg.half)
+		to = to.add(reg.half)
 		reg.half ^= reg.flip
 	}
-	last := s.place(s.last)
-	size := int(s.units) * pieceSize
-	if !single || size > reg.copies || s.units == 1 {
+	count, size := swapped(s.cur&0xffff), int(units)*pieceSize
+	if !single || size > reg.copies || units == 1 {
 		mmio.Doorbell(s.record, count, to.word64(0), *last.word64(0))
-		return
+		return true
 	}
 	blocks := (size + blockSize - 1) / blockSize
-	from := last.block()
-	if s.left(last) < blocks*blockSize {
-		from = s.gather(last, blocks)
+	if s.left(last) >= blocks*blockSize {
+		mmio.DoorbellCopy(s.record, count, to.block(), last.block(), blocks)
+		return true
 	}
-	mmio.DoorbellCopy(s.record, count, to.block(), from, blocks)
+	mmio.DoorbellCopy(s.record, count, to.block(), s.gather(last, blocks), blocks)
+	return true
+}
+
+func (q *QP) ringShared(last addr, units uint32, single bool) bool {
+	q.reg.mu.Lock()
+	defer q.reg.mu.Unlock()
+	return q.ring(last, units, single, true)
 }
 
 // gather copies the last request, which goes on at the ring's beginning, to where its blocks
 // are one after the other.
+//
+//go:noinline
 func (s *sendQueue) gather(last addr, blocks int) *[blockSize]byte {
 	to := s.straight[:blocks*blockSize]
 	n := copy(to, last.bytes(s.left(last)))

@@ -434,7 +434,7 @@ func TestWrap(t *testing.T) {
 				for _, inPlace := range []bool{false, true} {
 					s := &p.sq
 					s.reset()
-					s.cur, s.rungCur, s.fence = start, start, 0
+					s.cur, s.fence = start, 0
 					for i := range p.sqm {
 						p.sqm[i] = soil
 					}

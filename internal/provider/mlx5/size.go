@@ -93,7 +93,7 @@ type recvSize struct {
 func (l *limits) sizeRecv(c *provider.QPCap) (r recvSize, err error) {
 	switch {
 	case c.MaxRecvWR == 0:
-		return recvSize{pieces: c.MaxRecvSGE}, nil
+		return recvSize{}, nil
 	case c.MaxRecvWR > l.recvWR:
 		return r, fmt.Errorf("%w: %d receive requests", syscall.EINVAL, c.MaxRecvWR)
 	case c.MaxRecvSGE > l.recvBytes/pieceSize || pow2(max(1, c.MaxRecvSGE))*pieceSize > l.recvBytes:

@@ -48,8 +48,8 @@ func TestQPSizes(t *testing.T) {
 		{rc, caps(4, 1, 0, 1, 0), false, caps(5, 4, 0, 1, 0), 16, 4, 16},
 		// more units than the device can count are not promised
 		{ud, caps(1, 1, 59, 1, 0), false, caps(1, 4, 59, 1, 940), 16, 4, 16},
-		{ud, caps(1, 0, 1, 1, 940), false, caps(1, 0, 1, 1, 940), 16, 0, 1},
-		{ud, caps(0, 0, 1, 7, 10), false, caps(0, 0, 1, 7, 10), 0, 0, 1},
+		{ud, caps(1, 0, 1, 1, 940), false, caps(1, 0, 1, 0, 940), 16, 0, 1},
+		{ud, caps(0, 0, 1, 7, 10), false, caps(0, 0, 1, 0, 10), 0, 0, 1},
 	}
 	for _, tt := range tests {
 		b := open(t)

@@ -1,0 +1,3 @@
+module github.com/pureverbs/rdma/tests/c/cgobench
+
+go 1.25

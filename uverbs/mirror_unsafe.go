@@ -1,0 +1,16 @@
+package uverbs
+
+import (
+	"unsafe"
+
+	"github.com/pureverbs/rdma/internal/provider"
+)
+
+// The mirror types of package provider have the same fields in the same order, see wr.go: so
+// a slice of one is a slice of the other.
+
+func mirrorWCs(wcs []WC) []provider.WC { return *(*[]provider.WC)(unsafe.Pointer(&wcs)) }
+
+func mirrorSends(wrs []SendWR) []provider.SendWR {
+	return *(*[]provider.SendWR)(unsafe.Pointer(&wrs))
+}
