@@ -53,7 +53,7 @@ lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1|all DEVICE=rxe|siw|all
 	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -timeout $(TIMEOUT) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
 ifneq ($(if $(RUN),$(findstring RW20,$(RUN)),all),)
 	$(LAB) run -kernel $(KERNEL) -no-device -run RW20NoDevice -bin ./cmd/rdma-ping ./tests
-	$(LAB) run -kernel $(KERNEL) -no-module -run RW20NoModule -bin ./cmd/rdma-ping ./tests
+	$(LAB) run -kernel $(KERNEL) -no-module -run 'RW20NoModule|DoctorNoModule' -bin ./cmd/rdma-ping ./tests
 endif
 
 VERBS := TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)
