@@ -41,6 +41,8 @@ func (d *dialError) explain() string {
 		return fmt.Sprintf("connect to %v: interrupted", d.addr)
 	case errors.As(d.err, &known) && known.Hint != "":
 		return "" // knows better
+	case errors.Is(d.err, syscall.ECONNREFUSED): // iWARP, where it was TCP that was refused
+		return d.nobody(syscall.ECONNREFUSED)
 	case errors.Is(d.err, syscall.ENETUNREACH), errors.Is(d.err, syscall.EHOSTUNREACH):
 		return fmt.Sprintf("%s; is it the right address? see: ip route get %v", oneLine(d.Error()), d.addr.Addr())
 	case errors.Is(d.err, context.DeadlineExceeded), errors.Is(d.err, syscall.ETIMEDOUT):
@@ -52,13 +54,17 @@ func (d *dialError) explain() string {
 func (d *dialError) rejected(r *rdmacm.RejectedError) string {
 	// iWARP has no reasons: there the refusal of the TCP connection is what tells.
 	if r.Reason == rdmacm.RejectNoService || r.Reason == -int32(syscall.ECONNREFUSED) {
-		return fmt.Sprintf("nobody listens on %v (%v): start 'rdma-ping serve' or 'rping -s' there, or name the right port with -p", d.addr, r)
+		return d.nobody(r)
 	}
 	h, err := parseHello(r.PrivateData)
 	if err != nil || h.kind != kindReject {
 		return ""
 	}
 	return fmt.Sprintf("the server at %v refused: %s", d.addr, h.refusal())
+}
+
+func (d *dialError) nobody(why error) string {
+	return fmt.Sprintf("nobody listens on %v (%v): start 'rdma-ping serve' or 'rping -s' there, or name the right port with -p", d.addr, why)
 }
 
 // refusal is the reason of a reject in words.

@@ -26,8 +26,8 @@ type verdict struct {
 func (v *verdict) finish(k *Kernel) {
 	if v.recv {
 		k.nic.wc = v.wc
+		v.peer.rq.consume() // first: who sees the completion may post at once
 		v.peer.recv.post(&k.nic.wc, v.sol)
-		v.peer.rq.consume()
 	}
 	if v.event != 0 {
 		v.peer.raise(v.event)
