@@ -42,7 +42,7 @@ test: unit lint cross ## everything that must pass
 
 unit: ## tests that need no device, without and with the race detector
 	@hack/need-cc.sh
-	$(GO) test ./...
+	$(GO) test $$($(GO) list ./... | grep -v /tests/mlx5sim) # which make sim runs
 	CGO_ENABLED=1 $(GO) test -race ./...
 	CGO_ENABLED=1 $(GO) -C hack test -race ./...
 
@@ -58,8 +58,8 @@ endif
 
 VERBS := TestVerbs/(RC|UC|Datagram|SRQ|Window|Atomic|Builder)
 
-# The verbs on siw take two minutes, its connections a minute more.
-SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|TestID|TestDevice|Interop|RW29
+# The verbs on siw take two minutes, its connections a minute more, perf as long.
+SIW_RUN := TestVerbs|TestKernel|TestHotPath|TestEcho|TestPing|TestMany|TestID|TestDevice|TestPerfTool|Interop|RW29
 
 lab-fast: $(LAB) ## the kernel's answers and most verbs, on all kernels and devices
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -run 'TestKernel|$(VERBS)' ./tests
