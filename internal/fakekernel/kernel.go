@@ -168,6 +168,10 @@ func (k *Kernel) Close() {
 	k.timers = nil
 	open := make([]file, 0, len(k.files))
 	for f := range k.files {
+		if e, ok := f.(*eventFile); ok { // at once: those that outlive their context say EIO
+			e.drop()
+			continue
+		}
 		open = append(open, f)
 	}
 	k.mu.Unlock()

@@ -152,7 +152,7 @@ func (c *rawCQ) arm(solicited uint32) {
 
 // event waits a moment for an event; false if there is none.
 func (c *rawCQ) event() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
 	var e abi.IbUverbsCompEventDesc
 	_, err := c.ch.Read(ctx, bytesOf(&e))

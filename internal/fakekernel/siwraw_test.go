@@ -79,7 +79,11 @@ func (d *siwDev) raised(what string, want ...uint32) {
 	var got []uint32
 	for {
 		var e abi.IbUverbsAsyncEventDesc
-		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		wait := time.Second // for those that are to come
+		if len(got) >= len(want) {
+			wait = 5 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		_, err := d.async.Read(ctx, bytesOf(&e))
 		cancel()
 		if err != nil {
@@ -174,7 +178,7 @@ func (d *siwDev) cq(cqe uint32) *siwRawCQ {
 
 // event tells whether there is an event.
 func (c *siwRawCQ) event() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
 	var e abi.IbUverbsCompEventDesc
 	_, err := c.ch.Read(ctx, bytesOf(&e))
