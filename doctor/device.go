@@ -81,7 +81,7 @@ func (e *examination) stacked(d *uverbs.Device) (names []string) {
 }
 
 func (e *examination) noDevice() Finding {
-	f := Finding{Severity: Error, Code: NoDevice, Object: "devices", Why: NoDevice.why(), Fixes: []Fix{e.softDevice()}}
+	f := Finding{Severity: Error, Code: NoDevice, Object: "devices", Why: NoDevice.why(), Fixes: e.softDevice()}
 	f.What = "the kernel's RDMA support is there but knows no device; an adapter's own driver (mlx5_ib, irdma, bnxt_re, ...) would bring one"
 	if e.exclusive {
 		f.Code, f.Why = ForeignNamespace, ForeignNamespace.why()
@@ -160,9 +160,9 @@ func (e *examination) besides(p *patient) []Fix {
 	case p.dev.Driver() == "rxe":
 		return nil
 	case len(p.netdevs) > 0 && !p.has(e.way.netdev):
-		return []Fix{e.softDeviceOn(p.netdevs[0])}
+		return e.softDeviceOn(p.netdevs[0])
 	}
-	return []Fix{e.softDevice()}
+	return e.softDevice()
 }
 
 // examineNode tells what is the matter with the node.

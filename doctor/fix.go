@@ -34,21 +34,22 @@ func (f *facts) starting(docker, manifest string) []Fix {
 	return nil
 }
 
-// softDevice makes an RDMA device in software.
-func (e *examination) softDevice() Fix {
+// softDevice makes an RDMA device in software, with iproute2 or without.
+func (e *examination) softDevice() []Fix {
 	return e.softDeviceOn(e.someInterface())
 }
 
-func (e *examination) softDeviceOn(netdev string) Fix {
+func (e *examination) softDeviceOn(netdev string) []Fix {
 	name := "rxe0"
 	for i := 1; slices.ContainsFunc(e.devices, func(p *patient) bool { return p.name() == name }); i++ {
 		name = fmt.Sprintf("rxe%d", i)
 	}
-	command := fmt.Sprintf("rdma link add %s type rxe netdev %s", name, netdev)
+	load := ""
 	if m := e.facts.modules; m != nil && !m["rdma_rxe"] { // not every system loads it by itself
-		command = "modprobe rdma_rxe && " + command
+		load = "modprobe rdma_rxe && "
 	}
-	return Fix{e.facts.asRoot(), command}
+	add := fmt.Sprintf("link add %s type rxe netdev %s", name, netdev)
+	return []Fix{{e.facts.asRoot(), load + "rdma " + add}, {e.facts.asRoot(), load + "rdma-ping " + add}}
 }
 
 // someInterface is the one that leads to the address, or the first that could carry a device.

@@ -94,9 +94,9 @@ func (e *examination) notRDMA() (what string, fixes []Fix) {
 		return "the loopback interface has no RDMA: to reach this host use the address of a device's interface" + there,
 			[]Fix{{here, "rdma-ping ADDRESS-OF-THE-INTERFACE"}}
 	case e.way.netdev == "":
-		return "no RDMA device leads to it" + there, []Fix{e.softDevice()}
+		return "no RDMA device leads to it" + there, e.softDevice()
 	}
-	return fmt.Sprintf("the way to it is over interface %s, which has no RDMA device", e.way.netdev) + there, []Fix{e.softDevice()}
+	return fmt.Sprintf("the way to it is over interface %s, which has no RDMA device", e.way.netdev) + there, e.softDevice()
 }
 
 // resolve asks for device, port and GID. The port of the peer means nothing here.

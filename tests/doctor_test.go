@@ -36,29 +36,40 @@ type pod struct {
 	shell string // commands before the program, by a shell that a mended pod has been lent
 }
 
+// newPod is a container with the program of the lab in it.
 func newPod(t *testing.T, nodes ...string) *pod {
+	t.Helper()
+	p := emptyPod(t)
+	p.copy(testutil.Command(t, "rdma-ping"), "rdma-ping")
+	p.furnish(nodes...)
+	return p
+}
+
+func emptyPod(t *testing.T) *pod {
 	t.Helper()
 	root, err := os.MkdirTemp("", "pod")
 	testutil.Must(t, err)
 	testutil.Must(t, os.Chmod(root, 0o755))
-	p := &pod{t: t, root: root}
-	for _, dir := range []string{"proc", "sys", "dev"} {
-		testutil.Must(t, os.Mkdir(p.path(dir), 0o755))
-	}
 	t.Cleanup(func() { os.RemoveAll(root) }) // last, when nothing is mounted below
-	p.copy(testutil.Command(t, "rdma-ping"), "rdma-ping")
-	p.mount("proc", "proc", "proc", 0)
-	p.mount("sysfs", "sys", "sysfs", 0)
-	p.mount("tmpfs", "dev", "tmpfs", 0)
+	return &pod{t: t, root: root}
+}
+
+// furnish mounts what a runtime does, and binds the device nodes in.
+func (p *pod) furnish(nodes ...string) {
+	p.t.Helper()
+	for _, dir := range []string{"proc", "sys", "dev"} {
+		testutil.Must(p.t, os.Mkdir(p.path(dir), 0o755))
+		typ := map[string]string{"proc": "proc", "sys": "sysfs", "dev": "tmpfs"}[dir]
+		p.mount(typ, dir, typ, 0)
+	}
 	if len(nodes) > 0 {
-		testutil.Must(t, os.Mkdir(p.path("dev/infiniband"), 0o755))
+		testutil.Must(p.t, os.Mkdir(p.path("dev/infiniband"), 0o755))
 	}
 	for _, n := range nodes {
 		path := "dev/infiniband/" + n
-		testutil.Must(t, os.WriteFile(p.path(path), nil, 0o644))
+		testutil.Must(p.t, os.WriteFile(p.path(path), nil, 0o644))
 		p.mount("/"+path, path, "", unix.MS_BIND)
 	}
-	return p
 }
 
 func (p *pod) path(name string) string { return filepath.Join(p.root, name) }

@@ -20,6 +20,11 @@ func TestHelp(t *testing.T) {
 		"help-serve":   {"serve", "--help"},
 		"help-devices": {"devices", "-h"},
 		"help-version": {"help", "version"},
+
+		"help-link":       {"link", "--help"},
+		"help-link-add":   {"link", "add", "-h"},
+		"help-link-del":   {"help", "link", "del"},
+		"help-completion": {"completion", "--help"},
 	} {
 		var out, errs bytes.Buffer
 		if status := run(t.Context(), args, &out, &errs, nil); status != statusOK || errs.Len() > 0 {

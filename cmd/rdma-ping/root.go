@@ -92,9 +92,11 @@ func (a *app) rootCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	o.addFlags(root.Flags())
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(a.perfCommand())
 	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.doctorCommand(), a.versionCommand())
+	root.AddCommand(a.linkCommand(), a.completionCommand())
 	return root
 }
 

@@ -17,6 +17,7 @@ type Network interface {
 // Interface is a network interface.
 type Interface struct {
 	Name  string
+	Index int  // the kernel's number for it, in this namespace
 	Up    bool // the administrator wants it up
 	MTU   int  // bytes
 	Addrs []netip.Prefix
@@ -32,7 +33,7 @@ func (hostNetwork) Interfaces() ([]Interface, error) {
 	}
 	out := make([]Interface, 0, len(list))
 	for _, ifi := range list {
-		i := Interface{Name: ifi.Name, Up: ifi.Flags&net.FlagUp != 0, MTU: ifi.MTU}
+		i := Interface{Name: ifi.Name, Index: ifi.Index, Up: ifi.Flags&net.FlagUp != 0, MTU: ifi.MTU}
 		addrs, err := ifi.Addrs()
 		if err != nil {
 			continue // gone meanwhile

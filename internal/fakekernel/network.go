@@ -21,7 +21,7 @@ func (n network) Interfaces() ([]discover.Interface, error) {
 		if d.dead || d.Foreign {
 			continue
 		}
-		i := discover.Interface{Name: d.NetDev, Up: !d.Down, MTU: 1500}
+		i := discover.Interface{Name: d.NetDev, Index: int(d.IfIndex), Up: !d.Down, MTU: 1500}
 		for _, a := range d.Addrs {
 			bits := 64
 			if a.Is4() {
