@@ -49,7 +49,7 @@ unit: ## tests that need no device, without and with the race detector
 sim: ## tests on the simulated mlx5 device, our bytes against those of libmlx5: SCENARIOS=100
 	hack/sim.sh $(ARGS)
 
-lab: $(LAB) ## tests on a real kernel in a VM: KERNEL=6.1|all DEVICE=rxe|siw|all RUN=regexp PKG=./tests
+lab: $(LAB) image ## tests on a real kernel in a VM: KERNEL=6.1|all DEVICE=rxe|siw|all RUN=regexp PKG=./tests
 	$(LAB) run -kernel $(KERNEL) -device $(DEVICE) -timeout $(TIMEOUT) -run '$(RUN)' -bin ./cmd/rdma-ping $(ARGS) $(PKG)
 ifneq ($(if $(RUN),$(findstring RW20,$(RUN)),all),)
 	$(LAB) run -kernel $(KERNEL) -no-device -run RW20NoDevice -bin ./cmd/rdma-ping ./tests
@@ -68,7 +68,7 @@ lab-arch: $(LAB) ## the verbs on arm64 with pages of 16 KiB, and big-endian on s
 	$(LAB) run -arch arm64 -short -timeout $(TIMEOUT) -run 'TestVerbs' ./tests
 	$(LAB) run -arch s390x -short -timeout $(TIMEOUT) -run '$(VERBS)' ./tests
 
-lab-matrix: $(LAB) ## the tests on all kernels and devices, in short forms
+lab-matrix: $(LAB) image ## the tests on all kernels and devices, in short forms
 	$(LAB) run -kernel all -device all -short -timeout $(TIMEOUT) -bin ./cmd/rdma-ping ./tests ./docs/flows
 
 # The test ends by itself, and finds out when it does not: the limits are only to be above.
@@ -103,8 +103,8 @@ cross: ## build and vet for all systems; no cgo, static
 fuzz: ## run every fuzz target for FUZZTIME=10s
 	hack/fuzz.sh
 
-image: ## container images (not there yet)
-	@echo 'make image: container images do not exist yet; see docs/containers.md' >&2; exit 1
+image: ## the container image, an OCI layout for amd64 and arm64: bin/rdma-ping.oci.tar
+	$(GO) -C hack run ./image -o ../bin/rdma-ping.oci.tar
 
 clean: ## remove what was built (not the cache in ~/.cache/pureverbs)
 	rm -rf bin
