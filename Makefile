@@ -4,7 +4,7 @@
 KERNEL    ?= 6.1
 DEVICE    ?= rxe
 RUN       ?=
-PKG       ?= ./tests/... ./internal/discover ./docs/...
+PKG       ?= ./tests ./tests/cmpeer/... ./tests/perftest ./tests/pingpong ./internal/discover ./docs/...
 TIMEOUT   ?= 45m
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
