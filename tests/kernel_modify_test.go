@@ -3,6 +3,7 @@
 package tests
 
 import (
+	"bytes"
 	"syscall"
 
 	"github.com/pureverbs/rdma/abi"
@@ -182,16 +183,17 @@ func (r *rig) rtr(change func(*abi.IbUverbsModifyQp)) error {
 	return r.toRTR(q, change)
 }
 
-// routable is the entry of an IPv4 address.
+// routable is the entry of the address that connections use. An interface may have others.
 func (r *rig) routable() abi.IbUverbsGidEntry {
 	r.t.Helper()
+	ip := r.ip().As16()
 	table, n, err := r.gids(64, 32)
 	r.must(err)
 	for _, e := range table[:n] {
-		if raw := uapi.Bytes(&e.Gid); raw[10] == 0xff && raw[11] == 0xff && e.GidType == abi.IB_UVERBS_GID_TYPE_ROCE_V2 {
+		if bytes.Equal(uapi.Bytes(&e.Gid), ip[:]) && e.GidType == abi.IB_UVERBS_GID_TYPE_ROCE_V2 {
 			return e
 		}
 	}
-	r.t.Fatal("no IPv4 GID")
+	r.t.Fatalf("no GID of %v in %+v", r.ip(), table[:n])
 	return abi.IbUverbsGidEntry{}
 }
