@@ -16,6 +16,25 @@ TEXT ·doorbell(SB), NOSPLIT, $0-32
 	SFENCE
 	RET
 
+// COPY_BLOCK copies 64 bytes from SI to DI.
+#define COPY_BLOCK \
+	MOVQ (SI), R8; \
+	MOVQ 8(SI), R9; \
+	MOVQ 16(SI), R10; \
+	MOVQ 24(SI), R11; \
+	MOVQ 32(SI), R12; \
+	MOVQ 40(SI), R13; \
+	MOVQ 48(SI), AX; \
+	MOVQ 56(SI), CX; \
+	MOVQ R8, (DI); \
+	MOVQ R9, 8(DI); \
+	MOVQ R10, 16(DI); \
+	MOVQ R11, 24(DI); \
+	MOVQ R12, 32(DI); \
+	MOVQ R13, 40(DI); \
+	MOVQ AX, 48(DI); \
+	MOVQ CX, 56(DI)
+
 // func doorbellCopy(record *uint32, v uint32, dst, src *[64]byte, n int)
 // The loads are as wide as the stores that filled the block before: wider ones would have to
 // wait until those have left the store buffer. One block, the usual case, takes no jump.
@@ -27,22 +46,7 @@ TEXT ·doorbellCopy(SB), NOSPLIT, $0-40
 	MOVQ n+32(FP), DX
 	MOVL CX, (AX)
 	SFENCE
-	MOVQ (SI), R8
-	MOVQ 8(SI), R9
-	MOVQ 16(SI), R10
-	MOVQ 24(SI), R11
-	MOVQ 32(SI), R12
-	MOVQ 40(SI), R13
-	MOVQ 48(SI), AX
-	MOVQ 56(SI), CX
-	MOVQ R8, (DI)
-	MOVQ R9, 8(DI)
-	MOVQ R10, 16(DI)
-	MOVQ R11, 24(DI)
-	MOVQ R12, 32(DI)
-	MOVQ R13, 40(DI)
-	MOVQ AX, 48(DI)
-	MOVQ CX, 56(DI)
+	COPY_BLOCK
 	DECQ DX
 	JNZ  more
 	SFENCE
@@ -50,22 +54,7 @@ TEXT ·doorbellCopy(SB), NOSPLIT, $0-40
 more:
 	ADDQ $64, SI
 	ADDQ $64, DI
-	MOVQ (SI), R8
-	MOVQ 8(SI), R9
-	MOVQ 16(SI), R10
-	MOVQ 24(SI), R11
-	MOVQ 32(SI), R12
-	MOVQ 40(SI), R13
-	MOVQ 48(SI), AX
-	MOVQ 56(SI), CX
-	MOVQ R8, (DI)
-	MOVQ R9, 8(DI)
-	MOVQ R10, 16(DI)
-	MOVQ R11, 24(DI)
-	MOVQ R12, 32(DI)
-	MOVQ R13, 40(DI)
-	MOVQ AX, 48(DI)
-	MOVQ CX, 56(DI)
+	COPY_BLOCK
 	DECQ DX
 	JNZ  more
 	SFENCE

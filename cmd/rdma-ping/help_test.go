@@ -57,7 +57,7 @@ func TestUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "no address"},
+		{[]string{}, "no address"},
 		{[]string{"10.9.0.1", "10.9.0.2"}, "one address only"},
 		{[]string{"--size", "4q", "10.9.0.1"}, "unknown unit"},
 		{[]string{"-s", "1G", "10.9.0.1"}, "at most 256 MiB"},
