@@ -78,10 +78,10 @@ func (c *Conn) build(o *Options) error {
 		c.undo.add(c.pd.Close)
 	}
 	c.undo.add(func() error { return c.cleanups.run() })
-	if err := c.ownCQ(&c.sendCQ, o.QP.MaxSendWR); err != nil {
+	if err := c.ownCQ(&c.sendCQ, o.QP.MaxSendWR, o.Blocking); err != nil {
 		return err
 	}
-	if err := c.ownCQ(&c.recvCQ, o.recvDepth()); err != nil {
+	if err := c.ownCQ(&c.recvCQ, o.recvDepth(), o.Blocking); err != nil {
 		return err
 	}
 	var err error
@@ -96,11 +96,15 @@ func (c *Conn) build(o *Options) error {
 }
 
 // ownCQ makes a completion queue of the connection's own, unless there is one.
-func (c *Conn) ownCQ(cq **uverbs.CQ, size uint32) error {
+func (c *Conn) ownCQ(cq **uverbs.CQ, size uint32, blocking bool) error {
 	if *cq != nil {
 		return nil
 	}
-	ch, err := c.pd.Context().NewCompChannel()
+	newChannel := c.pd.Context().NewCompChannel
+	if blocking {
+		newChannel = c.pd.Context().NewBlockingCompChannel
+	}
+	ch, err := newChannel()
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,10 @@ type Options struct {
 	// what finds none is lost, and only [uverbs.Context.NextAsyncEvent] says so.
 	SendCQ, RecvCQ *uverbs.CQ
 
+	// Blocking makes the channels of the connection's own completion queues block the thread
+	// of who waits: see [uverbs.Context.NewBlockingCompChannel].
+	Blocking bool
+
 	// SRQ is a shared receive queue, for one of all connections that a listener accepts: the
 	// queue pair takes its receives from there, and has no receive queue of its own. PD is
 	// that of the SRQ, unless it is given. A receive completes in the queue of the connection

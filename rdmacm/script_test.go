@@ -136,7 +136,8 @@ func (s *script) Stat(path string) (uint64, error) {
 	return scriptDev, nil
 }
 
-func (s *script) Adopt(int32) (uapi.File, error) { return nil, syscall.EINVAL }
+func (s *script) Adopt(int32) (uapi.File, error)         { return nil, syscall.EINVAL }
+func (s *script) AdoptBlocking(int32) (uapi.File, error) { return nil, syscall.EINVAL }
 
 func (s *script) Read(context.Context, []byte) (int, error) { return 0, syscall.EINVAL }
 

@@ -485,6 +485,8 @@ func (k *hostileKernel) Open(string) (uapi.File, error) {
 }
 
 // Adopt takes a descriptor over; if it cannot it closes it.
+func (k *hostileKernel) AdoptBlocking(fd int32) (uapi.File, error) { return k.Adopt(fd) }
+
 func (k *hostileKernel) Adopt(int32) (uapi.File, error) {
 	if err := k.refuse(); err != nil {
 		k.files--

@@ -12,7 +12,7 @@ const manySpins = 64
 
 // spins is asked once a queue: the runtime takes its scheduler's lock for the answer.
 func spins() int {
-	if runtime.GOMAXPROCS(0) == 1 {
+	if min(runtime.GOMAXPROCS(0), runtime.NumCPU()) == 1 {
 		return 0
 	}
 	return manySpins
@@ -20,7 +20,8 @@ func spins() int {
 
 // Wait takes up to len(wcs) completions, like Poll, and waits until there is at least one.
 // It polls, spins briefly, arms, polls again and only then parks, on the netpoller: a
-// waiting goroutine costs no OS thread. Any number may wait for one queue, and for the
+// waiting goroutine costs no OS thread (but see [Context.NewBlockingCompChannel]). Any
+// number may wait for one queue, and for the
 // queues of one channel; each completion goes to one of them, and none is missed while
 // another waits.
 //
@@ -46,10 +47,10 @@ func (q *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 }
 
 func (q *CQ) wait(ctx context.Context, wcs []WC) (int, error) {
-	if n, err := q.spin(wcs); n > 0 || err != nil {
-		return n, err
-	}
 	for {
+		if n, err := q.spin(wcs); n > 0 || err != nil {
+			return n, err
+		}
 		if n, err := q.armAndPoll(wcs); n > 0 || err != nil {
 			return n, err
 		}
@@ -84,46 +85,78 @@ func (q *CQ) armAndPoll(wcs []WC) (int, error) {
 
 // park waits for an event of this queue. Whoever has the channel's turn reads for all.
 func (q *CQ) park(ctx context.Context) error {
-	select {
-	case <-q.events:
+	if q.woken() {
 		return nil
-	default:
 	}
 	select {
-	case <-q.events:
-		return nil
-	case <-q.done:
-		return net.ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
 	case q.ch.turn <- struct{}{}:
+	default:
+		if mine, err := q.parkForTurn(ctx); !mine {
+			return err
+		}
 	}
 	defer func() { <-q.ch.turn }()
 	for {
 		// Taken before the look: what happens after the look interrupts the read.
 		interrupted := q.ch.interruption()
-		select {
-		case <-q.events:
+		if q.woken() {
 			return nil
-		case <-q.done:
-			return net.ErrClosed
-		case <-ctx.Done():
-			return ctx.Err()
-		default:
 		}
-		if err := q.ch.read(ctx, interrupted); err != nil && !isCanceled(err) {
+		if err := q.ended(ctx); err != nil {
 			return err
+		}
+		switch got, err := q.ch.read(q.ch.either(ctx, interrupted)); {
+		case err != nil && !isCanceled(err):
+			return err
+		case got == q:
+			return nil
+		case got != nil:
+			got.wake()
 		}
 	}
 }
 
-// signal notes an event that the kernel sent for this queue.
-func (q *CQ) signal() {
+// parkForTurn waits until there is an event or nobody reads any more: then mine is true.
+func (q *CQ) parkForTurn(ctx context.Context) (mine bool, _ error) {
+	select {
+	case <-q.events:
+		return false, nil
+	case <-q.done:
+		return false, net.ErrClosed
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case q.ch.turn <- struct{}{}:
+		return true, nil
+	}
+}
+
+// woken takes the event that came in meanwhile, if there is one. (It and ended look at one
+// channel at a time, which takes no lock. A select of several locks them all.)
+func (q *CQ) woken() bool {
+	select {
+	case <-q.events:
+		return true
+	default:
+		return false
+	}
+}
+
+// ended is why nobody should wait any longer, or nil.
+func (q *CQ) ended(ctx context.Context) error {
+	select {
+	case <-q.done:
+		return net.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// answered notes that the kernel's event has come.
+func (q *CQ) answered() {
 	if c := q.counter.Load(); c != nil {
 		c.Event() // first: who sees that the queue is not armed arms anew, which takes the count
 	}
 	q.arms.Store(0)
-	q.wake()
 }
 
 // wake makes one waiter look at the queue, now or when it comes.

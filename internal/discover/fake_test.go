@@ -255,6 +255,8 @@ func (n nodes) Open(path string) (uapi.File, error) {
 	return nil, errors.New("discovery opened " + path)
 }
 
+func (n nodes) AdoptBlocking(fd int32) (uapi.File, error) { return n.Adopt(fd) }
+
 func (n nodes) Adopt(int32) (uapi.File, error) {
 	return nil, errors.New("discovery adopted a descriptor")
 }

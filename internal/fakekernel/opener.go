@@ -53,6 +53,9 @@ func (o opener) Adopt(fd int32) (uapi.File, error) {
 	return f, nil
 }
 
+// AdoptBlocking does the same: no descriptor of this kernel has a thread to block.
+func (o opener) AdoptBlocking(fd int32) (uapi.File, error) { return o.Adopt(fd) }
+
 func (o opener) Stat(path string) (uint64, error) {
 	o.k.mu.Lock()
 	defer o.k.mu.Unlock()

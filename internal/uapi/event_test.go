@@ -15,11 +15,16 @@ import (
 // eventPipe is an event descriptor whose other end is in the test's hand.
 func eventPipe(t *testing.T) (f File, send func()) {
 	t.Helper()
+	return adoptedPipe(t, Host().Adopt)
+}
+
+func adoptedPipe(t *testing.T, adopt func(fd int32) (File, error)) (f File, send func()) {
+	t.Helper()
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Host().Adopt(int32(p[0]))
+	f, err := adopt(int32(p[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

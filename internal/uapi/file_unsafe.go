@@ -43,6 +43,9 @@ type Opener interface {
 	// Adopt takes over a descriptor that came with a response of the kernel (a
 	// completion or event channel).
 	Adopt(fd int32) (File, error)
+	// AdoptBlocking does the same, for a reader that may block its thread: Read does,
+	// which is one system call and no more. All else about Read stays.
+	AdoptBlocking(fd int32) (File, error)
 	// Stat returns the device number of a node. The error wraps fs.ErrNotExist or
 	// fs.ErrPermission where that is the cause.
 	Stat(path string) (rdev uint64, err error)

@@ -7,9 +7,10 @@ func Host() Opener { return nowhere{} }
 
 type nowhere struct{}
 
-func (nowhere) Open(string) (File, error)   { return nil, ErrNotLinux }
-func (nowhere) Adopt(int32) (File, error)   { return nil, ErrNotLinux }
-func (nowhere) Stat(string) (uint64, error) { return 0, ErrNotLinux }
+func (nowhere) Open(string) (File, error)         { return nil, ErrNotLinux }
+func (nowhere) Adopt(int32) (File, error)         { return nil, ErrNotLinux }
+func (nowhere) AdoptBlocking(int32) (File, error) { return nil, ErrNotLinux }
+func (nowhere) Stat(string) (uint64, error)       { return 0, ErrNotLinux }
 
 // AllocPages fails with ErrNotLinux.
 func AllocPages(int) ([]byte, error) { return nil, ErrNotLinux }

@@ -53,7 +53,7 @@ func (u *Suite) newHostWith(t testing.TB, size int, access uverbs.AccessFlags, a
 	t.Cleanup(func() { h.close(t) })
 	h.pd, err = h.ctx.AllocPD()
 	testutil.Must(t, err)
-	h.ch, err = h.ctx.NewCompChannel()
+	h.ch, err = u.channel(h.ctx)
 	testutil.Must(t, err)
 	attr.Channel = h.ch
 	h.cq, err = h.ctx.CreateCQAttr(&attr)

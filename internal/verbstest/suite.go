@@ -25,6 +25,8 @@ type Suite struct {
 
 	// Short leaves out what takes long, for runs that are one of many.
 	Short bool
+
+	blocking bool // channels block the thread of their reader
 }
 
 type test struct {

@@ -24,7 +24,27 @@ func (u *Suite) waitTests() []test {
 		{"RW27WaitersCostNoThread", u.rw27WaitersCostNoThread},
 		{"WaitDeadline", u.waitDeadline},
 		{"FlushWakes", u.flushWakes},
+		{"Blocking", u.blockingWaits},
 	}
+}
+
+// blockingWaits: all of it with channels whose reader sleeps with its thread.
+func (u *Suite) blockingWaits(t *testing.T) {
+	blocking := *u
+	blocking.blocking = true
+	for _, tt := range blocking.waitTests() {
+		if tt.name != "Blocking" && (tt.name != "RW25ManyQueuePairs" || !u.Short) {
+			t.Run(tt.name, tt.run)
+		}
+	}
+}
+
+// channel makes a completion channel of the kind that the suite is run with.
+func (u *Suite) channel(c *uverbs.Context) (*uverbs.CompChannel, error) {
+	if u.blocking {
+		return c.NewBlockingCompChannel()
+	}
+	return c.NewCompChannel()
 }
 
 // waitFor looks until something is so.
@@ -197,7 +217,7 @@ func (u *Suite) closeUnderWaiters(t *testing.T, waiters int, parked func()) {
 	t.Helper()
 	c, err := u.Device(t).Open()
 	testutil.Must(t, err)
-	ch, err := c.NewCompChannel()
+	ch, err := u.channel(c)
 	testutil.Must(t, err)
 	errs := make(chan error)
 	var cqs []*uverbs.CQ

@@ -89,7 +89,11 @@ func (e *end) checkPort(o options) (err error) {
 }
 
 func (e *end) openQueues(o options) error {
-	ch, err := e.ctx.NewCompChannel()
+	newChannel := e.ctx.NewCompChannel
+	if o.block {
+		newChannel = e.ctx.NewBlockingCompChannel
+	}
+	ch, err := newChannel()
 	if ch, err = peer.Own(&e.owned, ch, err); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type options struct {
 	iters     int
 	depth     int
 	events    bool
+	block     bool   // the thread, in events
 	server    string // "" is the server's side
 }
 
@@ -39,9 +40,11 @@ func main() {
 	flag.IntVar(&o.iters, "n", 1000, "messages")
 	flag.IntVar(&o.depth, "r", 500, "receives to keep posted")
 	flag.BoolVar(&o.events, "e", false, "sleep on completion events")
+	flag.BoolVar(&o.block, "block", false, "sleep with the thread, as C does; means -e")
 	profile := flag.String("cpuprofile", "", "file for a profile of where the time goes")
 	flag.Parse()
 	o.server = flag.Arg(0)
+	o.events = o.events || o.block
 	if *profile != "" {
 		f, err := os.Create(*profile)
 		if err == nil {
