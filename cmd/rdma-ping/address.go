@@ -11,21 +11,31 @@ import (
 
 // resolveAddr reads ADDR of the command line: an address or a name, with or without port.
 func resolveAddr(ctx context.Context, text string, port uint16) (netip.AddrPort, error) {
-	host, port, err := splitAddr(text, port)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return checkZone(netip.AddrPortFrom(addr.Unmap(), port))
-	}
-	if strings.Contains(host, ":") {
-		return netip.AddrPort{}, usagef("address %q: not an IPv6 address", text)
+	addr, host, err := parseAddr(text, port)
+	if err != nil || host == "" {
+		return addr, err
 	}
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("look up %s: %w", host, err)
 	}
-	return checkZone(netip.AddrPortFrom(addrs[0].Unmap(), port))
+	return checkZone(netip.AddrPortFrom(addrs[0].Unmap(), addr.Port()))
+}
+
+// parseAddr is resolveAddr without looking anything up: of a name it returns host and port.
+func parseAddr(text string, port uint16) (addr netip.AddrPort, host string, err error) {
+	host, port, err = splitAddr(text, port)
+	if err != nil {
+		return addr, "", err
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		addr, err = checkZone(netip.AddrPortFrom(ip.Unmap(), port))
+		return addr, "", err
+	}
+	if strings.Contains(host, ":") {
+		return addr, "", usagef("address %q: not an IPv6 address", text)
+	}
+	return netip.AddrPortFrom(netip.Addr{}, port), host, nil
 }
 
 // splitAddr separates host and port. An IPv6 address needs brackets only together with a

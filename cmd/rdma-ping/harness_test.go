@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +28,10 @@ const serverAddr = "10.9.0.1"
 // program: no goroutine outlives the commands.
 func newKernel(t *testing.T, opts fakekernel.Options) *fakekernel.Kernel {
 	t.Helper()
+	// The goroutine of os/signal, which the first ping starts, stays for good.
+	quit := make(chan os.Signal, 1)
+	signal.Notify(quit, syscall.SIGQUIT)
+	signal.Stop(quit)
 	goroutines := runtime.NumGoroutine()
 	k := fakekernel.New(opts)
 	t.Cleanup(func() {

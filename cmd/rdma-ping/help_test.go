@@ -58,7 +58,17 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{}, "no address"},
-		{[]string{"10.9.0.1", "10.9.0.2"}, "one address only"},
+		{[]string{"10.9.0.1", "fe80::1", "10.9.0.2"}, "name the interface, like fe80::1%eth0"},
+		{[]string{"10.9.0.1", "10.9.0.2:x"}, "want HOST:PORT"},
+		{[]string{"10.9.0.1", ""}, "address is empty"},
+		{[]string{"10.9.0.1", "fd00::1", "-I", "10.9.0.3"}, "not of one family"},
+		{[]string{"-s", "x", "10.9.0.1"}, "unknown unit"},
+		{[]string{"-i", "-1", "10.9.0.1"}, "must be between 0s and"},
+		{[]string{"-i", "x", "10.9.0.1"}, "no duration, like 0.2"},
+		{[]string{"-w", "-1", "10.9.0.1"}, "must be between 0s and"},
+		{[]string{"-c", "0", "10.9.0.1"}, "at least 1"},
+		{[]string{"--histogram=maybe", "10.9.0.1"}, "not auto, true or false"},
+		{[]string{"--histogram", "--json", "10.9.0.1"}, "exclude each other"},
 		{[]string{"--size", "4q", "10.9.0.1"}, "unknown unit"},
 		{[]string{"-s", "1G", "10.9.0.1"}, "at most 256 MiB"},
 		{[]string{"-c", "x", "10.9.0.1"}, "invalid argument"},

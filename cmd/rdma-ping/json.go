@@ -2,19 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"sync"
 	"time"
 )
 
-// jsonReporter prints an object a line; "type" says which: start, reply, lost, summary.
+// jsonReporter prints an object a line; "type" says which: start, reply, lost, summary,
+// failed. "target" is what the user called the target.
 type jsonReporter struct {
-	enc   *json.Encoder
-	quiet bool
-	begun bool
+	mu     sync.Mutex
+	enc    *json.Encoder
+	quiet  bool
+	stamps bool
+	now    func() time.Time
 }
 
 type jsonStart struct {
 	Type     string `json:"type"`
-	Name     string `json:"name"`
+	Target   string `json:"target"`
 	Address  string `json:"address"`
 	Device   string `json:"device"`
 	Protocol string `json:"protocol"`
@@ -22,16 +26,26 @@ type jsonStart struct {
 }
 
 type jsonReply struct {
-	Type    string  `json:"type"`
-	Address string  `json:"address"`
-	Bytes   int     `json:"bytes"`
-	Seq     uint64  `json:"seq"`
-	RTT     float64 `json:"rtt_us"`
+	Type      string  `json:"type"`
+	Target    string  `json:"target"`
+	Address   string  `json:"address"`
+	Bytes     int     `json:"bytes"`
+	Seq       uint64  `json:"seq"`
+	RTT       float64 `json:"rtt_us"`
+	Timestamp float64 `json:"timestamp_s,omitempty"` // Unix time
 }
 
 type jsonLost struct {
+	Type      string  `json:"type"`
+	Target    string  `json:"target"`
+	Seq       uint64  `json:"seq"`
+	Reason    string  `json:"reason"`
+	Timestamp float64 `json:"timestamp_s,omitempty"`
+}
+
+type jsonFailed struct {
 	Type   string `json:"type"`
-	Seq    uint64 `json:"seq"`
+	Target string `json:"target"`
 	Reason string `json:"reason"`
 }
 
@@ -46,6 +60,7 @@ type jsonRTT struct {
 
 type jsonSummary struct {
 	Type     string   `json:"type"`
+	Target   string   `json:"target"`
 	Sent     uint64   `json:"sent"`
 	Received uint64   `json:"received"`
 	Lost     uint64   `json:"lost"`
@@ -55,29 +70,48 @@ type jsonSummary struct {
 	RTT      *jsonRTT `json:"rtt_us,omitempty"` // absent if nothing was received
 }
 
-func (r *jsonReporter) start(t *target) {
-	r.begun = true
-	r.enc.Encode(jsonStart{"start", t.name, t.addr.String(), t.device, t.protocol, t.size})
+// print writes one line, in one piece.
+func (r *jsonReporter) print(object any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.enc.Encode(object) //nolint:errcheck // as for all output
 }
+
+// stamp is 0 if no times are wanted.
+func (r *jsonReporter) stamp() float64 {
+	if !r.stamps {
+		return 0
+	}
+	return float64(r.now().UnixMicro()) / 1e6
+}
+
+func (r *jsonReporter) start(t *target) {
+	r.print(jsonStart{"start", t.name, t.addr.String(), t.device, t.protocol, t.size})
+}
+
+func (r *jsonReporter) sent(*target) {}
 
 func (r *jsonReporter) reply(t *target, seq uint64, rtt time.Duration) {
 	if !r.quiet {
-		r.enc.Encode(jsonReply{"reply", t.addr.Addr().String(), t.size, seq, micros(rtt)})
+		r.print(jsonReply{"reply", t.name, t.addr.Addr().String(), t.size, seq, micros(rtt), r.stamp()})
 	}
 }
 
-func (r *jsonReporter) lost(_ *target, seq uint64, why string) {
+func (r *jsonReporter) lost(t *target, seq uint64, why string) {
 	if !r.quiet {
-		r.enc.Encode(jsonLost{"lost", seq, why})
+		r.print(jsonLost{"lost", t.name, seq, why, r.stamp()})
 	}
 }
 
-func (r *jsonReporter) summary(_ *target, s *stats) {
-	if !r.begun {
-		return
-	}
+func (r *jsonReporter) failed(t *target, why string) {
+	r.print(jsonFailed{"failed", t.name, why})
+}
+
+func (r *jsonReporter) table([]*pinging) {} // the summaries say it all
+
+func (r *jsonReporter) summary(t *target, s *stats) {
 	out := jsonSummary{
-		Type: "summary", Sent: s.sent(), Received: s.count(), Lost: s.lost, Corrupt: s.corrupt,
+		Type: "summary", Target: t.name, Sent: s.sent(), Received: s.count(), Lost: s.lost, Corrupt: s.corrupt,
 		Loss: s.lossPercent(), Time: s.took.Seconds(),
 	}
 	if s.count() > 0 {
@@ -86,5 +120,5 @@ func (r *jsonReporter) summary(_ *target, s *stats) {
 			P50: micros(s.percentile(50)), P99: micros(s.percentile(99)),
 		}
 	}
-	r.enc.Encode(out)
+	r.print(out)
 }

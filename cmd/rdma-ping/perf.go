@@ -77,6 +77,7 @@ type perfOptions struct {
 	gidIndex  int
 	json, csv bool
 	perftest  bool
+	histogram histogramChoice
 }
 
 func defaultPerfOptions(mode perfMode) perfOptions {
@@ -103,6 +104,7 @@ func (o *perfOptions) addFlags(f *pflag.FlagSet) {
 		f.IntVar(&o.plan.batch, "batch", o.plan.batch, "messages posted at a time, with one doorbell and one completion")
 		f.BoolVarP(&o.plan.bidirectional, "bidirectional", "b", false, "both sides send; the figures are sums")
 	} else {
+		o.histogram.addFlag(f, "each size, at the end")
 		f.BoolVar(&o.perftest, "perftest", false, "the server is ib_send_lat, ib_write_lat, ib_read_lat or ib_atomic_lat with -R")
 	}
 	f.BoolVar(&o.plan.verify, "verify", false, "check what arrives; takes time of its own")
@@ -148,6 +150,8 @@ func (o *perfOptions) complete(f *pflag.FlagSet) error {
 		return usagef("--count and --duration exclude each other")
 	case o.json && o.csv:
 		return usagef("--json and --csv exclude each other")
+	case o.histogram.forced() && (o.json || o.csv):
+		return usagef("--histogram and --json or --csv exclude each other")
 	case !o.tcp && (o.device != "" || o.gidIndex >= 0):
 		return usagef("--device and --gid-index go with --tcp: rdma_cm finds the device by the address")
 	case o.gidIndex < -1 || o.gidIndex > 255:

@@ -74,6 +74,8 @@ func TestPerfUsage(t *testing.T) {
 		"perf lat -d 25h 10.9.0.1":                                "must be between",
 		"perf lat --warmup 99999999 10.9.0.1":                     "to warm up",
 		"perf lat --json --csv 10.9.0.1":                          "exclude each other",
+		"perf lat --histogram --csv 10.9.0.1":                     "exclude each other",
+		"perf bw --histogram 10.9.0.1":                            "unknown flag",
 		"perf lat --depth 4 10.9.0.1":                             "unknown flag",
 		"perf bw --depth 0 10.9.0.1":                              "depth 0",
 		"perf bw --depth 4097 10.9.0.1":                           "depth 4097",

@@ -58,13 +58,15 @@ func newPerfReporter(w io.Writer, o *perfOptions) perfReporter {
 	case o.csv:
 		return &perfCSV{w: csv.NewWriter(w)}
 	}
-	return &perfTable{w: w}
+	return &perfTable{w: w, histogram: o.histogram}
 }
 
 // perfTable is for people.
 type perfTable struct {
-	w      io.Writer
-	target *perfTarget
+	w         io.Writer
+	target    *perfTarget
+	histogram histogramChoice
+	results   []*perfResult
 }
 
 func (p *perfTable) start(t *perfTarget) {
@@ -101,6 +103,7 @@ func (p *perfTable) lostTitle() string {
 }
 
 func (p *perfTable) result(r *perfResult) {
+	p.results = append(p.results, r)
 	fmt.Fprintf(p.w, "%10d %10d", r.size, r.messages)
 	if p.target.plan.mode == perfLat {
 		for _, d := range r.times.columns() {
@@ -118,7 +121,16 @@ func (p *perfTable) result(r *perfResult) {
 	fmt.Fprintln(p.w)
 }
 
-func (p *perfTable) end() {}
+// end draws the times. A sweep would fill screens, and is not drawn unless that is asked for.
+func (p *perfTable) end() {
+	for _, r := range p.results {
+		if r.times == nil || len(p.target.sizes) > 1 && !p.histogram.forced() || !p.histogram.wanted(p.w, r.times.n) {
+			continue
+		}
+		title := fmt.Sprintf("%s in us, %s", p.target.plan.time(), formatSize(r.size))
+		fmt.Fprintf(p.w, "\n%s", drawHistogram(title, r.times.hist, canvasFor(p.w)))
+	}
+}
 
 // columns are min, avg, p50, p90, p99, p99.9 and max.
 func (t *perfTimes) columns() [7]time.Duration {

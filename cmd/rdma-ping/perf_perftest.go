@@ -107,6 +107,7 @@ func (c *perfClient) runPerftest(ctx context.Context) (err error) {
 		return perfEnded(ctx, err)
 	}
 	c.report(&perfResult{size: c.plan.size, messages: m.measured, times: m.times})
+	c.out.end()
 	return nil
 }
 

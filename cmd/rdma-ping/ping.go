@@ -8,19 +8,25 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/pureverbs/rdma/rdmacm"
 )
 
 type pingOptions struct {
-	count    uint64
-	interval time.Duration
-	size     int
-	timeout  time.Duration
-	port     uint16
-	source   string
-	poll     bool
-	rping    bool
-	json     bool
-	quiet    bool
+	count     uint64
+	interval  time.Duration
+	size      int
+	timeout   time.Duration
+	deadline  time.Duration // 0: none
+	port      uint16
+	source    string
+	poll      bool
+	rping     bool
+	flood     bool
+	json      bool
+	quiet     bool
+	stamps    bool
+	histogram histogramChoice
 }
 
 func defaultPingOptions() pingOptions {
@@ -28,56 +34,54 @@ func defaultPingOptions() pingOptions {
 }
 
 func (o *pingOptions) addFlags(f *pflag.FlagSet) {
-	f.Uint64VarP(&o.count, "count", "c", 0, "stop after this many `requests` (default until Ctrl-C)")
+	f.Uint64VarP(&o.count, "count", "c", 0, "stop after this many `requests` to each ADDR (default until Ctrl-C)")
 	f.VarP(secondsValue{&o.interval, 0, 24 * time.Hour}, "interval", "i", "time between requests; 0 sends the next as soon as the answer is there")
+	f.BoolVarP(&o.flood, "flood", "f", false, "-i 0 without a line each; a terminal shows a dot for each open request")
 	f.VarP(sizeValue{&o.size, maxData}, "size", "s", "bytes of data in a message: 56, 4k, 1MiB")
 	f.VarP(secondsValue{&o.timeout, time.Millisecond, time.Hour}, "timeout", "W", "how long to wait for each answer")
+	f.VarP(secondsValue{&o.deadline, 0, 10000 * time.Hour}, "deadline", "w", "stop after this time, whatever was sent; 0 is never")
 	f.Uint16VarP(&o.port, "port", "p", o.port, "`port` of the server, if ADDR names none")
 	f.StringVarP(&o.source, "source", "I", "", "`address` to send from")
-	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events: lower latency, takes a CPU")
+	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events: lower latency, takes a CPU for each ADDR")
 	f.BoolVar(&o.rping, "rping", false, "speak rping's protocol (RDMA READ and WRITE), also to rdma-ping serve")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the summary only")
+	f.BoolVarP(&o.stamps, "timestamp", "D", false, "print the Unix time before each line")
+	o.histogram.addFlag(f, "the answers, at the end")
+}
+
+// complete fills in what depends on other flags, and checks what goes together.
+func (o *pingOptions) complete(f *pflag.FlagSet) error {
+	switch {
+	case o.count == 0 && f.Changed("count"):
+		return usagef("-c 0: at least 1; without -c it goes on until Ctrl-C")
+	case o.rping && o.size == 0:
+		return usagef("--rping needs a size of at least 1 (-s)")
+	case o.json && o.histogram.forced():
+		return usagef("--json and --histogram exclude each other")
+	}
+	if o.flood && !f.Changed("interval") {
+		o.interval = 0
+	}
+	return nil
 }
 
 // target is what the lines of output say about the connection.
 type target struct {
 	name     string // as the user gave it
 	addr     netip.AddrPort
+	portToo  bool // lines name the port: the user did
 	device   string
 	size     int
 	protocol string
 }
 
-// ping is the client from the address to the summary. An error is about what kept it from
-// running; losses are in the exit status.
-func (a *app) ping(ctx context.Context, o *pingOptions, text string) error {
-	addr, source, err := pingAddrs(ctx, o, text)
-	if err != nil {
-		return err
+// appendPeer adds what tells the lines of targets apart.
+func (t *target) appendPeer(b []byte) []byte {
+	if t.portToo {
+		return t.addr.AppendTo(b)
 	}
-	if o.rping && o.size == 0 {
-		return usagef("--rping needs a size of at least 1 (-s)")
-	}
-	if err := a.usableDevice(); err != nil {
-		return err
-	}
-	host, _, _ := splitAddr(text, o.port)
-	p := &pinging{opts: o, target: target{name: host, addr: addr, size: o.size}, stats: newStats()}
-	p.out = newReporter(a.stdout, o)
-	if err := p.dial(ctx, source, a.cmOptions()); err != nil {
-		return err
-	}
-	runErr := p.run(ctx)
-	if err := p.link.close(); err != nil && runErr == nil {
-		runErr = err
-	}
-	p.out.summary(&p.target, p.stats)
-	if runErr != nil {
-		fmt.Fprintf(a.stderr, "rdma-ping: %s\n", explain(runErr))
-	}
-	a.status = p.stats.status(runErr)
-	return nil
+	return t.addr.Addr().AppendTo(b)
 }
 
 func pingAddrs(ctx context.Context, o *pingOptions, text string) (addr, source netip.AddrPort, err error) {
@@ -96,7 +100,10 @@ func pingAddrs(ctx context.Context, o *pingOptions, text string) (addr, source n
 	return addr, source, err
 }
 
-// pinging is a run of the client.
+// errDeadline ends what -w ends.
+var errDeadline = errors.New("the deadline (-w) has come")
+
+// pinging is a run of the client, to one target.
 type pinging struct {
 	opts   *pingOptions
 	target target
@@ -104,6 +111,40 @@ type pinging struct {
 	answer hello // of the server; version 0 if it is rping
 	out    reporter
 	stats  *stats
+	begun  bool  // there is something to sum up
+	late   bool  // the deadline has ended it
+	err    error // what ended it before its time, or kept it from beginning
+}
+
+func newPinging(o *pingOptions, text string, out reporter) *pinging {
+	return &pinging{opts: o, target: target{name: text, size: o.size}, out: out, stats: newStats()}
+}
+
+// live is a target from its address to its end.
+func (p *pinging) live(ctx context.Context, opts []rdmacm.Option) {
+	addr, source, err := pingAddrs(ctx, p.opts, p.target.name)
+	p.target.addr, p.target.portToo = addr, addr.Port() != p.opts.port
+	if err == nil {
+		err = p.dial(ctx, source, opts)
+	}
+	if err == nil {
+		err = p.run(ctx)
+		if closeErr := p.link.close(); err == nil {
+			err = closeErr
+		}
+	}
+	p.err = err
+}
+
+// status is the exit status as if there were no other targets.
+func (p *pinging) status() int {
+	if !p.begun {
+		return statusError
+	}
+	if p.late && p.stats.count() < p.opts.count {
+		return statusLost
+	}
+	return p.stats.status(p.err)
 }
 
 // run pings until the count is reached or the context ends. The error says what ended it
@@ -115,13 +156,14 @@ func (p *pinging) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.begun = true
 	p.out.start(&p.target)
 	p.stats.begin()
 	defer p.stats.end()
 	next := time.Now()
 	for seq := uint64(1); p.opts.count == 0 || seq <= p.opts.count; seq++ {
 		if seq > 1 && !sleepUntil(ctx, next) {
-			return unlessStopped(context.Cause(ctx))
+			return p.stopped(context.Cause(ctx))
 		}
 		next = time.Now().Add(p.opts.interval)
 		if done, err := p.record(ctx, seq, c); done || err != nil {
@@ -137,13 +179,25 @@ func (p *pinging) record(ctx context.Context, seq uint64, c pinger) (done bool, 
 	if seq == 1 {
 		defer p.link.remind()()
 	}
+	p.out.sent(&p.target)
+	begin := time.Now()
 	rtt, err := c.ping(seq)
 	if err == nil {
 		p.stats.received(rtt)
 		p.out.reply(&p.target, seq, rtt)
 		return false, nil
 	}
+	// But -w often is there to find out whether an answer comes.
+	if errors.Is(err, errDeadline) && time.Since(begin) > p.stats.max {
+		p.missed(seq, "the deadline has come", false)
+	}
 	return p.failed(seq, err)
+}
+
+// missed notes a request without an answer, or with a wrong one.
+func (p *pinging) missed(seq uint64, why string, corrupt bool) {
+	p.stats.missed(corrupt)
+	p.out.lost(&p.target, seq, why)
 }
 
 func (p *pinging) failed(seq uint64, err error) (done bool, _ error) {
@@ -153,19 +207,15 @@ func (p *pinging) failed(seq uint64, err error) (done bool, _ error) {
 	)
 	switch {
 	case errors.As(err, &missing):
-		p.stats.lost++
-		p.out.lost(&p.target, seq, missing.why)
+		p.missed(seq, missing.why, false)
 		return false, nil
 	case errors.As(err, &wrong):
-		p.stats.lost++
-		p.stats.corrupt++
-		p.out.lost(&p.target, seq, "wrong contents: "+wrong.why)
+		p.missed(seq, "wrong contents: "+wrong.why, true)
 		return false, nil
-	case errors.Is(err, context.Canceled):
+	case p.stopped(err) == nil:
 		return true, nil
 	}
-	p.stats.lost++
-	p.out.lost(&p.target, seq, "connection lost")
+	p.missed(seq, "connection lost", false)
 	return false, p.ended(err)
 }
 
@@ -177,9 +227,13 @@ func (p *pinging) ended(err error) error {
 	return err
 }
 
-// unlessStopped turns the wish of the user to stop into no error.
-func unlessStopped(err error) error {
-	if errors.Is(err, context.Canceled) {
+// stopped turns the wish of the user to stop into no error.
+func (p *pinging) stopped(err error) error {
+	switch {
+	case errors.Is(err, errDeadline):
+		p.late = true
+		return nil
+	case errors.Is(err, context.Canceled):
 		return nil
 	}
 	return err

@@ -65,12 +65,17 @@ how long each round trip took.
 
 The server is 'rdma-ping serve' or, recognised by itself, 'rping -s' of rdma-core.
 ADDR is an IPv4 or IPv6 address or a host name, with or without a port:
-10.9.0.1, 10.9.0.1:7174, fe80::1%eth0, [fe80::1%eth0]:7174.
+10.9.0.1, 10.9.0.1:7174, fe80::1%eth0, [fe80::1%eth0]:7174. Several are pinged at the
+same time, each over a connection of its own.
 
-Exit status: 0 all requests were answered, 1 some were lost, 2 could not run.`
+Ctrl-C ends with the summary, Ctrl-\ prints one line of it and goes on.
+
+Exit status: 0 all requests were answered, 1 some were lost or some ADDR could not be
+pinged, 2 could not run.`
 
 const rootExample = `  rdma-ping 10.9.0.1                  one message a second until Ctrl-C
-  rdma-ping -c 10000 -i 0 -q 10.9.0.1 as fast as the answers come, summary only
+  rdma-ping 10.9.0.1 10.9.0.2         two servers, and a table at the end
+  rdma-ping -f -c 10000 10.9.0.1      as fast as the answers come, summary only
   rdma-ping -s 64k --poll 10.9.0.1    64 KiB messages, spinning for low latency
   rdma-ping --json -c 5 10.9.0.1      one JSON object a line
   rdma-ping serve                     the other side`
@@ -78,15 +83,18 @@ const rootExample = `  rdma-ping 10.9.0.1                  one message a second 
 func (a *app) rootCommand() *cobra.Command {
 	o := defaultPingOptions()
 	root := &cobra.Command{
-		Use:           "rdma-ping [flags] ADDR",
+		Use:           "rdma-ping [flags] ADDR...",
 		Short:         "Measure round trips over RDMA",
 		Long:          rootLong,
 		Example:       rootExample,
 		SilenceErrors: true, // run prints them, once
 		SilenceUsage:  true, // a usage text must not bury the error
-		Args:          oneAddress,
+		Args:          someAddresses,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.ping(cmd.Context(), &o, args[0])
+			if err := o.complete(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.ping(cmd.Context(), &o, args)
 		},
 		CompletionOptions:     cobra.CompletionOptions{HiddenDefaultCmd: true},
 		DisableFlagsInUseLine: true,
@@ -100,14 +108,18 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-func oneAddress(_ *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
+func someAddresses(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
 		return usagef("no address: whom to ping?")
-	case 1:
-		return nil
 	}
-	return usagef("one address only, got %q", args)
+	return nil
+}
+
+func oneAddress(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("one address only, got %q", args)
+	}
+	return someAddresses(cmd, args)
 }
 
 // noArguments is cobra.NoArgs with our exit status.

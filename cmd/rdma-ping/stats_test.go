@@ -102,11 +102,11 @@ func TestTextOutput(t *testing.T) {
 }
 
 func TestJSONOutput(t *testing.T) {
-	const want = `{"type":"start","name":"server","address":"10.9.0.1:7174","device":"rxe0","protocol":"rdma-ping","bytes":56}
-{"type":"reply","address":"10.9.0.1","bytes":56,"seq":1,"rtt_us":123.4}
-{"type":"lost","seq":2,"reason":"waited 5s"}
-{"type":"reply","address":"10.9.0.1","bytes":56,"seq":3,"rtt_us":100}
-{"type":"summary","sent":3,"received":2,"lost":1,"corrupt":0,"loss_percent":33.333333333333336,"time_s":2.01,"rtt_us":{"min":100,"avg":111.7,"max":123.4,"stddev":11.7,"p50":100.031,"p99":123.4}}
+	const want = `{"type":"start","target":"server","address":"10.9.0.1:7174","device":"rxe0","protocol":"rdma-ping","bytes":56}
+{"type":"reply","target":"server","address":"10.9.0.1","bytes":56,"seq":1,"rtt_us":123.4}
+{"type":"lost","target":"server","seq":2,"reason":"waited 5s"}
+{"type":"reply","target":"server","address":"10.9.0.1","bytes":56,"seq":3,"rtt_us":100}
+{"type":"summary","target":"server","sent":3,"received":2,"lost":1,"corrupt":0,"loss_percent":33.333333333333336,"time_s":2.01,"rtt_us":{"min":100,"avg":111.7,"max":123.4,"stddev":11.7,"p50":100.031,"p99":123.4}}
 `
 	var b bytes.Buffer
 	report(newReporter(&b, &pingOptions{json: true}))
