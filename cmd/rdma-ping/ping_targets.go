@@ -43,8 +43,9 @@ func (a *app) ping(ctx context.Context, o *pingOptions, texts []string) error {
 	if len(p.all) == 1 {
 		return p.one()
 	}
-	out.table(p.all)
-	a.status = p.status()
+	if a.status = p.status(); a.status != statusError {
+		out.table(p.all)
+	}
 	return nil
 }
 

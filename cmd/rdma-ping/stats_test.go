@@ -115,6 +115,48 @@ func TestJSONOutput(t *testing.T) {
 	}
 }
 
+// TestTimestamps has both forms at a known time.
+func TestTimestamps(t *testing.T) {
+	now := func() time.Time { return time.Unix(1700000000, 23456789) }
+	var b bytes.Buffer
+	text := newReporter(&b, &pingOptions{stamps: true}).(*textReporter)
+	text.now = now
+	object := newReporter(&b, &pingOptions{stamps: true, json: true}).(*jsonReporter)
+	object.now = now
+	to := &target{name: "server", addr: netip.MustParseAddrPort("10.9.0.1:99"), portToo: true, size: 1}
+	for _, r := range []reporter{text, object} {
+		r.reply(to, 1, time.Microsecond)
+		r.lost(to, 2, "waited 5s")
+	}
+	object.failed(to, "no way")
+	const want = `[1700000000.023456] 1 byte from 10.9.0.1:99: seq=1 time=1.0 us
+[1700000000.023456] no answer from 10.9.0.1:99: seq=2 (waited 5s)
+{"type":"reply","target":"server","address":"10.9.0.1","bytes":1,"seq":1,"rtt_us":1,"timestamp_s":1700000000.023456}
+{"type":"lost","target":"server","seq":2,"reason":"waited 5s","timestamp_s":1700000000.023456}
+{"type":"failed","target":"server","reason":"no way"}
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	s := newStats()
+	if got := s.progress(); got != "0/0 packets, 0% loss" {
+		t.Errorf("at the start: %s", got)
+	}
+	s.missed(false)
+	s.missed(true)
+	if got := s.progress(); got != "0/2 packets, 100% loss" || s.corrupt != 1 {
+		t.Errorf("after losses, one of wrong contents: %s, %d", got, s.corrupt)
+	}
+	s.received(8 * time.Microsecond)
+	s.received(16 * time.Microsecond) // ewma 8 + 8/8
+	if got := s.progress(); got != "2/4 packets, 50% loss, min/avg/ewma/max = 8.0/12.0/9.0/16.0 us" {
+		t.Errorf("after answers: %s", got)
+	}
+}
+
 func BenchmarkReply(b *testing.B) {
 	t := &target{name: "server", addr: netip.MustParseAddrPort("10.9.0.1:7174"), size: 56}
 	var out bytes.Buffer
