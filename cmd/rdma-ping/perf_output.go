@@ -124,7 +124,7 @@ func (p *perfTable) result(r *perfResult) {
 // end draws the times. A sweep would fill screens, and is not drawn unless that is asked for.
 func (p *perfTable) end() {
 	for _, r := range p.results {
-		if r.times == nil || len(p.target.sizes) > 1 && !p.histogram.forced() || !p.histogram.wanted(p.w, r.times.n) {
+		if len(p.target.sizes) > 1 && !p.histogram.forced() || !p.histogram.wanted(p.w, r.times.n) {
 			continue
 		}
 		title := fmt.Sprintf("%s in us, %s", p.target.plan.time(), formatSize(r.size))
