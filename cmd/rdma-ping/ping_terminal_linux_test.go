@@ -93,4 +93,11 @@ func TestPerfHistogram(t *testing.T) {
 	if status != statusOK || errs != "" || strings.Count(out, "\n\nround trip in us, 64 bytes: 30\n") != 1 {
 		t.Errorf("in a pipe: status %d, stderr %q, stdout:\n%s", status, errs, out)
 	}
+
+	serving := start(t, k, strings.Fields("perf serve --perftest -p 99 --op send --size 64 --count 30")...)
+	serving.out.await(t, "listening")
+	status, out, errs = ping(t, k, "perf", "lat", "--perftest", "-p", "99", "-c", "30", "--histogram", serverAddr)
+	if serving.stop(); status != statusOK || errs != "" || strings.Count(out, "\n\nhalf round trip in us, 64 bytes: 30\n") != 1 {
+		t.Errorf("as perftest: status %d, stderr %q, stdout:\n%s", status, errs, out)
+	}
 }
