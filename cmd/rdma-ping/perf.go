@@ -78,6 +78,7 @@ type perfOptions struct {
 	json, csv bool
 	perftest  bool
 	histogram histogramChoice
+	plot      plotFile
 }
 
 func defaultPerfOptions(mode perfMode) perfOptions {
@@ -117,6 +118,7 @@ func (o *perfOptions) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.gidIndex, "gid-index", -1, "with --tcp: `index` of the own GID, port 1 (default that of the own address)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
+	f.Var(&o.plot, "plot", plotUsage)
 }
 
 func (a *app) perfRunCommand(mode perfMode) *cobra.Command {
@@ -154,6 +156,8 @@ func (o *perfOptions) complete(f *pflag.FlagSet) error {
 		return usagef("--histogram and --json or --csv exclude each other")
 	case !o.tcp && (o.device != "" || o.gidIndex >= 0):
 		return usagef("--device and --gid-index go with --tcp: rdma_cm finds the device by the address")
+	case o.plot != "" && o.plan.mode == perfBW && oneSize(o.sizes):
+		return &usageError{errOneSize}
 	case o.gidIndex < -1 || o.gidIndex > 255:
 		return usagef("--gid-index %d: from 0 to 255", o.gidIndex)
 	}
@@ -190,20 +194,30 @@ func (a *app) perf(ctx context.Context, o *perfOptions, text string) error {
 	if err != nil {
 		return err
 	}
+	if err := o.plot.check(); err != nil {
+		return err
+	}
 	if err := a.usableDevice(); err != nil {
 		return err
 	}
 	c := &perfClient{app: a, opts: o, addr: addr, source: source}
 	c.plan, c.poll, c.timeout = o.plan, o.poll, o.timeout
 	c.out = newPerfReporter(a.stdout, o)
+	picture := &perfPicture{perfReporter: c.out}
+	if o.plot != "" {
+		c.out = picture
+	}
 	c.progress = newProgress(a.stderr, o)
 	if o.perftest {
 		err = c.runPerftest(ctx)
 	} else {
 		err = c.run(ctx)
 	}
-	if errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
+	case err == nil:
+		a.picture(o.plot, picture.plot)
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"gonum.org/v1/plot"
 )
 
 // pings is a run of the client with all its targets.
@@ -19,6 +21,9 @@ type pings struct {
 // from running; losses, and some of several targets failing, are in the exit status.
 func (a *app) ping(ctx context.Context, o *pingOptions, texts []string) error {
 	if err := o.check(ctx, texts); err != nil {
+		return err
+	}
+	if err := o.plot.check(); err != nil {
 		return err
 	}
 	if err := a.usableDevice(); err != nil {
@@ -52,6 +57,9 @@ func (a *app) ping(ctx context.Context, o *pingOptions, texts []string) error {
 // check finds what is wrong with addresses before anything is sent to any of them. Names
 // are looked up later, when one that is not known does not hold up the others.
 func (o *pingOptions) check(ctx context.Context, texts []string) error {
+	if o.plot != "" && len(texts) > 1 {
+		return usagef("--plot draws one ADDR, got %d", len(texts))
+	}
 	for _, text := range texts {
 		_, name, err := parseAddr(text, o.port)
 		if err == nil && name == "" {
@@ -91,6 +99,7 @@ func (p *pings) one() error {
 		fmt.Fprintf(p.stderr, "rdma-ping: %s\n", explain(t.err))
 	}
 	p.app.status = t.status()
+	p.picture(t.opts.plot, func() (*plot.Plot, error) { return pingPlot(&t.target, t.stats) })
 	return nil
 }
 
