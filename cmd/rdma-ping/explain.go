@@ -52,8 +52,7 @@ func (d *dialError) explain() string {
 }
 
 func (d *dialError) rejected(r *rdmacm.RejectedError) string {
-	// iWARP has no reasons: there the refusal of the TCP connection is what tells.
-	if r.Reason == rdmacm.RejectNoService || r.Reason == -int32(syscall.ECONNREFUSED) {
+	if nobodyListens(r) {
 		return d.nobody(r)
 	}
 	h, err := parseHello(r.PrivateData)
@@ -61,6 +60,11 @@ func (d *dialError) rejected(r *rdmacm.RejectedError) string {
 		return ""
 	}
 	return fmt.Sprintf("the server at %v refused: %s", d.addr, h.refusal())
+}
+
+// nobodyListens: iWARP has no reasons, there the refusal of the TCP connection is what tells.
+func nobodyListens(r *rdmacm.RejectedError) bool {
+	return r.Reason == rdmacm.RejectNoService || r.Reason == -int32(syscall.ECONNREFUSED)
 }
 
 func (d *dialError) nobody(why error) string {

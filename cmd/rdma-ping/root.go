@@ -78,10 +78,11 @@ const rootExample = `  rdma-ping 10.9.0.1                  one message a second 
   rdma-ping -f -c 10000 10.9.0.1      as fast as the answers come, summary only
   rdma-ping -s 64k --poll 10.9.0.1    64 KiB messages, spinning for low latency
   rdma-ping --json -c 5 10.9.0.1      one JSON object a line
+  rdma-ping --exporter :9417 A1 A2 A3 metrics for Prometheus, for ever
   rdma-ping serve                     the other side`
 
 func (a *app) rootCommand() *cobra.Command {
-	o := defaultPingOptions()
+	o, e := defaultPingOptions(), exporterOptions{}
 	root := &cobra.Command{
 		Use:           "rdma-ping [flags] ADDR...",
 		Short:         "Measure round trips over RDMA",
@@ -91,6 +92,9 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceUsage:  true, // a usage text must not bury the error
 		Args:          someAddresses,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if exporting(cmd.Flags()) {
+				return a.export(cmd.Context(), cmd.Flags(), &e, &o, args)
+			}
 			if err := o.complete(cmd.Flags()); err != nil {
 				return err
 			}
@@ -100,6 +104,7 @@ func (a *app) rootCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	o.addFlags(root.Flags())
+	e.addFlags(root.Flags())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(a.perfCommand())
@@ -108,8 +113,8 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-func someAddresses(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
+func someAddresses(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && !exporting(cmd.Flags()) { // which has a list of them
 		return usagef("no address: whom to ping?")
 	}
 	return nil
