@@ -63,8 +63,18 @@ type (
 		Name, Image     string
 		ImagePullPolicy string `yaml:"imagePullPolicy"`
 		Args            []string
-		Resources       struct{ Limits map[string]int }
-		VolumeMounts    []struct {
+		Ports           []struct {
+			Name          string
+			ContainerPort int `yaml:"containerPort"`
+		}
+		LivenessProbe struct {
+			HTTPGet struct {
+				Path string
+				Port int
+			} `yaml:"httpGet"`
+		} `yaml:"livenessProbe"`
+		Resources    struct{ Limits map[string]int }
+		VolumeMounts []struct {
 			Name      string
 			MountPath string `yaml:"mountPath"`
 		} `yaml:"volumeMounts"`
@@ -112,6 +122,7 @@ type (
 type cluster struct {
 	networks  map[string]network
 	resources map[string]bool
+	configs   map[string]map[string]string
 	pods      map[string]pod
 	notes     map[string]map[string]string // annotations of pods
 }
@@ -119,7 +130,7 @@ type cluster struct {
 // TestManifests reads all of them strictly, and checks that what they name is there.
 func TestManifests(t *testing.T) {
 	c := readManifests(t)
-	if len(c.pods) != 5 || len(c.networks) != 2 || len(c.resources) != 2 {
+	if len(c.pods) != 7 || len(c.networks) != 2 || len(c.resources) != 2 {
 		t.Fatalf("got %d pods, %d networks and %d resources", len(c.pods), len(c.networks), len(c.resources))
 	}
 	for name, p := range c.pods {
@@ -133,8 +144,14 @@ func TestManifests(t *testing.T) {
 				t.Errorf("%s mounts %s, which is no volume", name, m.Name)
 			}
 		}
+		for _, v := range p.Volumes {
+			if v.Config.Name != "" && c.configs[v.Config.Name] == nil {
+				t.Errorf("%s: there is no ConfigMap %s", name, v.Config.Name)
+			}
+		}
 		if strings.HasPrefix(name, "rdma-ping") {
 			c.checkOurs(t, name, &p, one)
+			c.checkTargets(t, name, &p, one)
 		}
 	}
 }
@@ -159,7 +176,7 @@ func (c *cluster) checkOurs(t *testing.T, name string, p *pod, one *podContainer
 			t.Errorf("%s asks for %d of %s; there are %v", name, n, resource, c.resources)
 		}
 	}
-	if _, ok := c.networks[c.notes[name]["k8s.v1.cni.cncf.io/networks"]]; !ok || len(one.Resources.Limits) != 1 {
+	if _, ok := c.networks[c.notes[name]["k8s.v1.cni.cncf.io/networks"]]; ok == p.HostNetwork || len(one.Resources.Limits) != 1 {
 		t.Errorf("%s has resources %v and networks %v", name, one.Resources.Limits, c.notes[name])
 	}
 	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) || s.SeccompProfile.Type != "RuntimeDefault" {
@@ -172,9 +189,28 @@ func (c *cluster) checkOurs(t *testing.T, name string, p *pod, one *podContainer
 	}
 }
 
+// checkTargets: the list of an exporter is where it is looked for, and so is the exporter.
+func (c *cluster) checkTargets(t *testing.T, name string, p *pod, one *podContainer) {
+	t.Helper()
+	at := slices.Index(one.Args, "--targets")
+	if at < 0 {
+		return
+	}
+	dir, file := filepath.Split(one.Args[at+1])
+	for _, v := range p.Volumes {
+		if one.VolumeMounts[0].MountPath+"/" != dir || c.configs[v.Config.Name][file] == "" {
+			t.Errorf("%s has %+v; there is no %s%s", name, one.VolumeMounts, dir, file)
+		}
+	}
+	port := fmt.Sprintf(":%d", one.LivenessProbe.HTTPGet.Port)
+	if !slices.Contains(one.Args, port) || len(one.Ports) != 1 || fmt.Sprintf(":%d", one.Ports[0].ContainerPort) != port {
+		t.Errorf("%s: probe at %s, ports %v, arguments %q", name, port, one.Ports, one.Args)
+	}
+}
+
 func readManifests(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{networks: map[string]network{}, resources: map[string]bool{}, pods: map[string]pod{}, notes: map[string]map[string]string{}}
+	c := &cluster{networks: map[string]network{}, resources: map[string]bool{}, configs: map[string]map[string]string{}, pods: map[string]pod{}, notes: map[string]map[string]string{}}
 	names, err := filepath.Glob("kubernetes/*.yaml")
 	if err != nil || len(names) < 4 {
 		t.Fatalf("%d manifests, %v", len(names), err)
@@ -232,6 +268,10 @@ func (c *cluster) add(o *object) error {
 		c.networks[o.Metadata.Name] = n
 		return err
 	case "v1 ConfigMap":
+		c.configs[o.Metadata.Name] = o.Data
+		if o.Data["targets"] != "" {
+			return nil
+		}
 		var d devicePlugins
 		err := strictJSON(o.Data["config.json"], &d)
 		for _, r := range d.ConfigList {

@@ -139,7 +139,7 @@ func httpServer(h http.Handler) *http.Server {
 
 // shutDown lets scrapes that are under way end, if they do so soon.
 func shutDown(s *http.Server) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if s.Shutdown(ctx) == nil {
 		return nil

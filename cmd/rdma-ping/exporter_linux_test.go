@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ import (
 // scraped is an exporter that runs, and how to ask it.
 type scraped struct {
 	*command
-	url string
+	url   string
+	ended bool
 }
 
 // export starts an exporter, which must end well with the test.
@@ -36,15 +38,23 @@ func export(t *testing.T, k *fakekernel.Kernel, args ...string) *scraped {
 	s := &scraped{command: start(t, k, append([]string{"--exporter", "127.0.0.1:0"}, args...)...)}
 	s.out.await(t, "serving metrics")
 	s.url = regexp.MustCompile(`http://[0-9.:]+/`).FindString(s.out.String())
-	t.Cleanup(func() {
-		if status := s.stop(); status != statusOK || s.errOut.String() != "" {
-			t.Errorf("exporter: status %d, stderr %q", status, s.errOut.String())
-		}
-		if !strings.HasSuffix(s.out.String(), "stopped\n") {
-			t.Errorf("exporter: stdout %q", s.out.String())
-		}
-	})
+	t.Cleanup(s.end)
 	return s
+}
+
+// end is Ctrl-C.
+func (s *scraped) end() {
+	s.t.Helper()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	if status := s.stop(); status != statusOK || s.errOut.String() != "" {
+		s.t.Errorf("exporter: status %d, stderr %q", status, s.errOut.String())
+	}
+	if !strings.HasSuffix(s.out.String(), "stopped\n") {
+		s.t.Errorf("exporter: stdout %q", s.out.String())
+	}
 }
 
 // get asks, and leaves no connection behind.
@@ -142,6 +152,9 @@ func TestExporter(t *testing.T) {
 	s.atLeast(3, "rdma_ping_rtt_seconds", serverAddr)
 	s.atLeast(1, "rdma_ping_connected", serverAddr)
 	s.atLeast(1, "rdma_ping_peer_info", "10.9.0.1:7174", "rxe0", serverAddr)
+	if _, _, text := s.get("GET", "metrics", ""); strings.Count(text, `target="10.9.0.1"`) != 39 {
+		t.Errorf("the number of series that monitoring.md says is not that of\n%s", text)
+	}
 	s.atLeast(1, "rdma_ping_connect_errors_total", reasonRefused, "10.9.0.1:7999")
 	s.atLeast(1, "rdma_ping_connect_errors_total", reasonNoRoute, "192.0.2.1")
 	s.atLeast(1, "rdma_ping_connect_errors_total", reasonUnreachable, silent.String())
@@ -334,21 +347,38 @@ func TestExporterRefused(t *testing.T) {
 	}
 }
 
-// TestExporterStops ends it while it connects, waits for a server, and is scraped by somebody
-// who does not read.
+// TestExporterStops ends it while one target is being connected to and another waited for,
+// and a client does not ask to the end. Nothing is left then, though the kernel is slow.
 func TestExporterStops(t *testing.T) {
 	silent := netip.MustParseAddr("10.9.0.77")
-	k := newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}, CMTimeout: time.Hour})
-	t.Cleanup(func() { // at once when it has ended, not some time later
+	var ending atomic.Bool
+	k := newKernel(t, fakekernel.Options{Silent: []netip.Addr{silent}, CMTimeout: time.Hour, Log: func(fakekernel.Call) {
+		if ending.Load() {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}})
+	for _, request := range []string{"", "GET /metrics HTTP/1.1\r\n"} {
+		s := export(t, k, silent.String(), "10.9.0.1")
+		s.atLeast(1, "rdma_ping_connect_errors_total", reasonRefused, serverAddr)
+		conn, err := net.Dial("tcp", strings.Trim(strings.TrimPrefix(s.url, "http:"), "/"))
+		testutil.Must(t, err)
+		_, err = io.WriteString(conn, request)
+		testutil.Must(t, err)
+		if request == "" {
+			testutil.Must(t, conn.Close())
+		}
+		ending.Store(true)
+		s.end()
 		if diff := cmp.Diff(fakekernel.Counts{}, k.Counts()); diff != "" {
 			t.Errorf("left behind (-want +got):\n%s", diff)
 		}
-	})
-	s := export(t, k, silent.String(), "10.9.0.1")
-	s.atLeast(1, "rdma_ping_connect_errors_total", reasonRefused, serverAddr)
-	conn, err := net.Dial("tcp", strings.Trim(strings.TrimPrefix(s.url, "http:"), "/"))
-	testutil.Must(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\n")
-	testutil.Must(t, err)
+		ending.Store(false)
+		if request != "" {
+			testutil.Must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Errorf("the connection of the client is still there: %v", err)
+			}
+			conn.Close()
+		}
+	}
 }
