@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// resolveAddr reads ADDR of the command line: an address or a name, with or without port.
+// resolveAddr reads ADDR of the command line, whom to ask: an address or a name, with or
+// without port.
 func resolveAddr(ctx context.Context, text string, port uint16) (netip.AddrPort, error) {
 	addr, host, err := parseAddr(text, port)
 	if err != nil || host == "" {
@@ -19,7 +20,7 @@ func resolveAddr(ctx context.Context, text string, port uint16) (netip.AddrPort,
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("look up %s: %w", host, err)
 	}
-	return checkZone(netip.AddrPortFrom(addrs[0].Unmap(), addr.Port()))
+	return checkTarget(netip.AddrPortFrom(addrs[0].Unmap(), addr.Port()))
 }
 
 // parseAddr is resolveAddr without looking anything up: of a name it returns host and port.
@@ -28,14 +29,32 @@ func parseAddr(text string, port uint16) (addr netip.AddrPort, host string, err 
 	if err != nil {
 		return addr, "", err
 	}
+	if port == 0 {
+		return addr, "", usagef("port 0 is nobody's: from 1 to 65535")
+	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		addr, err = checkZone(netip.AddrPortFrom(ip.Unmap(), port))
+		addr, err = checkTarget(netip.AddrPortFrom(ip.Unmap(), port))
 		return addr, "", err
 	}
-	if strings.Contains(host, ":") {
+	switch {
+	case strings.Contains(host, ":"):
 		return addr, "", usagef("address %q: not an IPv6 address", text)
+	case strings.ContainsAny(host, "%/ "):
+		return addr, "", usagef("address %q: neither an address nor a name; only IPv6 addresses have a zone, as in fe80::1%%eth0", text)
 	}
 	return netip.AddrPortFrom(netip.Addr{}, port), host, nil
+}
+
+// checkTarget refuses addresses that no host answers on. What the kernel makes of them ends
+// in errors that speak of something else.
+func checkTarget(a netip.AddrPort) (netip.AddrPort, error) {
+	switch addr := a.Addr(); {
+	case addr.IsUnspecified():
+		return a, usagef("address %v is no host: name one", addr)
+	case addr.IsMulticast():
+		return a, usagef("address %v is a multicast group, and connections are with one host", addr)
+	}
+	return checkZone(a)
 }
 
 // splitAddr separates host and port. An IPv6 address needs brackets only together with a

@@ -11,33 +11,6 @@ import (
 	"github.com/pureverbs/rdma/uverbs"
 )
 
-// usableDevice looks ahead of a connection: without a device the connection manager's
-// errors point elsewhere.
-func (a *app) usableDevice() error {
-	devs, err := uverbs.Devices(a.verbsOptions()...)
-	if err != nil {
-		return err
-	}
-	if len(devs) == 0 {
-		return errNoDevices
-	}
-	var reasons error
-	for _, d := range devs {
-		reason := d.Usable()
-		if reason == nil {
-			return nil
-		}
-		reasons = errors.Join(reasons, reason)
-	}
-	return fmt.Errorf("no RDMA device is usable here: %w", reasons)
-}
-
-// noDevices is what to do about an empty list.
-const noDevices = "no RDMA devices: the kernel's RDMA support is there but knows no device; " +
-	"load your adapter's driver, or make a software device as root: rdma-ping link add rxe0 type rxe netdev eth0"
-
-var errNoDevices = errors.New(noDevices)
-
 // deviceInfo is one device as the command shows it; the names are those of --json.
 type deviceInfo struct {
 	Name         string     `json:"name"`

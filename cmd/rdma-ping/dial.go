@@ -28,7 +28,7 @@ func (p *pinging) dial(ctx context.Context, source netip.AddrPort, opts []rdmacm
 	})
 	if err != nil {
 		// Dial could not close all of it while our regions were registered.
-		return errors.Join(&dialError{p.target.addr, firstError(err)}, p.link.close())
+		return errors.Join(&dialError{p.target.addr, source.Addr(), firstError(err)}, p.link.close())
 	}
 	p.target.device = conn.PD().Context().Device().Name()
 	if err := p.greeted(conn.PrivateData()); err != nil {
@@ -39,8 +39,9 @@ func (p *pinging) dial(ctx context.Context, source netip.AddrPort, opts []rdmacm
 
 // dialError is a connection that did not come about.
 type dialError struct {
-	addr netip.AddrPort
-	err  error
+	addr   netip.AddrPort
+	source netip.Addr // invalid: the kernel's choice
+	err    error
 }
 
 func (e *dialError) Error() string { return e.err.Error() }

@@ -39,12 +39,14 @@ func (d *dialError) explain() string {
 		return d.rejected(rejected)
 	case errors.Is(d.err, context.Canceled):
 		return fmt.Sprintf("connect to %v: interrupted", d.addr)
+	case d.source.IsValid() && errors.Is(d.err, syscall.EADDRNOTAVAIL):
+		return fmt.Sprintf("connect to %v from %v: no interface in this network namespace has the address %[2]v", d.addr, d.source)
 	case errors.As(d.err, &known) && known.Hint != "":
 		return "" // knows better
 	case errors.Is(d.err, syscall.ECONNREFUSED): // iWARP, where it was TCP that was refused
 		return d.nobody(syscall.ECONNREFUSED)
 	case errors.Is(d.err, syscall.ENETUNREACH), errors.Is(d.err, syscall.EHOSTUNREACH):
-		return fmt.Sprintf("%s; is it the right address? see: ip route get %v", oneLine(d.Error()), d.addr.Addr())
+		return fmt.Sprintf("%s; is it the right address, and the interface up? see: ip route get %v", oneLine(d.Error()), d.addr.Addr())
 	case errors.Is(d.err, context.DeadlineExceeded), errors.Is(d.err, syscall.ETIMEDOUT):
 		return fmt.Sprintf("%s; is the host up, and UDP port 4791 (RoCE) not filtered?", oneLine(d.Error()))
 	}
@@ -83,7 +85,7 @@ func (h *hello) refusal() string {
 	case reasonBusy:
 		return "it serves as many clients as it may; try later, or start it with a larger --max-clients"
 	case reasonMemory:
-		return "it cannot register memory of that size; ask for less with -s, or raise its limit on locked memory (ulimit -l)"
+		return "it cannot register memory of that size; ask for less with -s; its own output says why: it may be its limit on locked memory (ulimit -l)"
 	case reasonDevice:
 		return "it cannot open the RDMA device of that address; its own output says why, and so does 'rdma-ping devices' there"
 	}

@@ -150,6 +150,8 @@ func (o *perfOptions) complete(f *pflag.FlagSet) error {
 		return usagef("--transport %q: rc, uc or ud", o.transport)
 	case f.Changed("duration") && f.Changed("count"):
 		return usagef("--count and --duration exclude each other")
+	case f.Changed("duration") && o.duration == 0:
+		return usagef("--duration 0: nothing would be sent")
 	case o.json && o.csv:
 		return usagef("--json and --csv exclude each other")
 	case o.histogram.forced() && (o.json || o.csv):
@@ -198,6 +200,9 @@ func (a *app) perf(ctx context.Context, o *perfOptions, text string) error {
 		return err
 	}
 	if err := a.usableDevice(); err != nil {
+		return err
+	}
+	if err := a.knownDevice(o.device); err != nil {
 		return err
 	}
 	c := &perfClient{app: a, opts: o, addr: addr, source: source}

@@ -63,7 +63,7 @@ func (c *perfClient) meet(ctx context.Context) (*uverbs.Context, error) {
 		ConnParam: rdmacm.ConnParam{PrivateData: perfHello(perfHelloBody{}), RetryCount: 7, RNRRetryCount: 7},
 	})
 	if err != nil {
-		return nil, perfRejected(err, &dialError{c.addr, firstError(err)})
+		return nil, perfRejected(err, &dialError{c.addr, c.source.Addr(), firstError(err)})
 	}
 	if _, err := parsePerf[perfHelloBody](conn.PrivateData(), perfKindHello); err != nil {
 		return nil, errors.Join(fmt.Errorf("the server at %v is no 'rdma-ping perf serve': %w", c.addr, err), conn.Close())
@@ -141,7 +141,7 @@ func (c *perfClient) dialLanes(ctx context.Context, token uint64) error {
 	for _, l := range c.lanes {
 		err := l.dial(ctx, c.addr, c.source, perfHello(perfHelloBody{Token: token}), c.app.cmOptions())
 		if err != nil {
-			return perfRejected(err, &dialError{c.addr, firstError(err)})
+			return perfRejected(err, &dialError{c.addr, c.source.Addr(), firstError(err)})
 		}
 		if err := l.greet(ctx); err != nil {
 			return fmt.Errorf("queue pair %d: %w", l.index, err)

@@ -96,7 +96,7 @@ func (c *perfClient) runPerftest(ctx context.Context) (err error) {
 		QP: perfControlCaps(), Source: c.source, Prepare: control.prepare, System: c.app.cmOptions(),
 	})
 	if err != nil {
-		return perfRejected(err, &dialError{c.addr, firstError(err)})
+		return perfRejected(err, &dialError{c.addr, c.source.Addr(), firstError(err)})
 	}
 	t := &perftest{perfSide: &c.perfSide, count: c.opts.count, connect: func(ctx context.Context, l *perfLane) error {
 		return dial(ctx, func(ctx context.Context) error { return l.dial(ctx, c.addr, c.source, nil, c.app.cmOptions()) })

@@ -55,7 +55,7 @@ func (e *perfRefusal) text() string {
 	case perfBusy:
 		return "it serves as many clients as it may; try later, or start it with a larger --max-clients"
 	case perfMemory:
-		return "it cannot make the queues or register the memory; ask for less with -s, --depth or --qps, or raise its limit on locked memory (ulimit -l)"
+		return "it cannot make the queues or register the memory; ask for less with -s, --depth or --qps; its own output says why: it may be its limit on locked memory (ulimit -l)"
 	case perfDevice:
 		return "its RDMA device cannot do that, or cannot be opened; its own output says more"
 	}

@@ -74,18 +74,30 @@ func (a *app) perfServeCommand() *cobra.Command {
 		Long:    perfServeLong,
 		Example: "  rdma-ping perf serve\n  rdma-ping perf serve --tcp --device rxe0\n  rdma-ping perf serve --perftest --op write --size 64 --count 1000",
 		Args:    noArguments, DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.perfServe(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
+			return a.perfServe(cmd.Context(), &o)
+		},
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *perfServeOptions) check() error {
+func (o *perfServeOptions) check(f *pflag.FlagSet) error {
+	if err := checkMaxClients(o.maxClients); err != nil {
+		return err
+	}
 	switch {
-	case o.maxClients < 1:
-		return usagef("--max-clients %d: at least one", o.maxClients)
 	case o.maxQPs < 1 || o.maxQPs > perfMaxQPs:
 		return usagef("--max-qps %d: from 1 to %d", o.maxQPs, perfMaxQPs)
+	case o.maxSize < 1:
+		return usagef("--max-size 0: at least 1 byte")
+	case o.maxMemory < 1:
+		return usagef("--max-memory 0: at least 1 byte")
+	case !o.perftest.on && (f.Changed("op") || f.Changed("size") || f.Changed("count")):
+		return usagef("--op, --size and --count go with --perftest: other clients say what they want")
 	case o.gidIndex < -1 || o.gidIndex > 255:
 		return usagef("--gid-index %d: from 0 to 255", o.gidIndex)
 	case !o.tcp && (o.device != "" || o.gidIndex >= 0):
@@ -110,9 +122,6 @@ func (o *perfServeOptions) allow(p *perfPlan) error {
 }
 
 func (a *app) perfServe(ctx context.Context, o *perfServeOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	addrs, err := listenAddrs(o.address, o.port)
 	if err != nil {
 		return err
@@ -120,9 +129,15 @@ func (a *app) perfServe(ctx context.Context, o *perfServeOptions) error {
 	if err := a.usableDevice(); err != nil {
 		return err
 	}
+	if err := a.knownDevice(o.device); err != nil {
+		return err
+	}
 	s := &perfService{opts: o, app: a, log: a.stdout, places: make(chan struct{}, o.maxClients), sessions: map[uint64]*perfSession{}}
 	if o.tcp {
 		return s.serveTCP(ctx, addrs)
+	}
+	if err := a.reachable(addrs); err != nil {
+		return err
 	}
 	return s.serveCM(ctx, addrs)
 }

@@ -99,7 +99,7 @@ func (a *app) perfDevice(name string, addr netip.Addr, index int) (*uverbs.Conte
 		return nil, lacking
 	}
 	if name != "" {
-		return nil, fmt.Errorf("no RDMA device %q: 'rdma-ping devices' lists those that are there", name)
+		return nil, noDevice(name)
 	}
 	return nil, fmt.Errorf("no RDMA device has the address %v: name one with --device, and its GID with --gid-index", addr)
 }

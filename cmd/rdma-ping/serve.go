@@ -65,8 +65,8 @@ func (a *app) serveCommand() *cobra.Command {
 }
 
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
-	if o.maxClients < 1 {
-		return usagef("--max-clients %d: at least one", o.maxClients)
+	if err := checkMaxClients(o.maxClients); err != nil {
+		return err
 	}
 	addrs, err := listenAddrs(o.address, o.port)
 	if err != nil {
@@ -75,11 +75,24 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err := a.usableDevice(); err != nil {
 		return err
 	}
+	if err := a.reachable(addrs); err != nil {
+		return err
+	}
 	s := &echoService{opts: o, log: a.stdout, places: make(chan struct{}, o.maxClients)}
 	if err := s.listen(ctx, addrs, a.cmOptions()); err != nil {
 		return err
 	}
 	return s.run(ctx)
+}
+
+// mostClients is more than any device has queue pairs for, and few enough for a backlog.
+const mostClients = 1 << 20
+
+func checkMaxClients(n int) error {
+	if n < 1 || n > mostClients {
+		return usagef("--max-clients %d: at least one, at most %d", n, mostClients)
+	}
+	return nil
 }
 
 // echoService is a running rdma-ping serve.
