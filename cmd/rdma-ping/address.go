@@ -64,7 +64,7 @@ func splitAddr(text string, port uint16) (host string, _ uint16, err error) {
 		return "", 0, usagef("address is empty")
 	}
 	if bare, ok := strings.CutPrefix(text, "["); ok {
-		if bare, ok := strings.CutSuffix(bare, "]"); ok {
+		if bare, ok := strings.CutSuffix(bare, "]"); ok && bare != "" {
 			return bare, port, nil
 		}
 	} else if strings.Count(text, ":") != 1 {
