@@ -19,7 +19,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{}
-	for _, pattern := range []string{"*.md", "../*.md", "../hack/*.md", "../hack/*/*.md"} {
+	for _, pattern := range []string{"*.md", "howto/*.md", "../*.md", "../hack/*.md", "../hack/*/*.md"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
