@@ -3,6 +3,7 @@ module github.com/pureverbs/rdma/hack
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/google/go-cmp v0.7.0
 	github.com/jsimonetti/rtnetlink/v2 v2.3.0
 	github.com/opencontainers/go-digest v1.0.0
