@@ -12,6 +12,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: hello ADDRESS:PORT, an address of an RDMA interface here")
+	}
 	ctx, addr := context.Background(), os.Args[1]
 	var inbox *uverbs.MR
 	ln, err := rdmacm.Listen(ctx, addr, &rdmacm.Options{Prepare: func(c *rdmacm.Conn) (err error) {
