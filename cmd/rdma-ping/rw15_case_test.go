@@ -46,8 +46,11 @@ func TestRW15Zones(t *testing.T) {
 				args = append(args, "-a", listen)
 			}
 			s := serve(t, k, args...)
-			for _, target := range []string{name, number, "[" + name + "]:" + port, "[" + number + "]:" + port} {
+			for form, target := range []string{name, number, "[" + name + "]:" + port, "[" + number + "]:" + port} {
 				for _, more := range []string{"", "--rping", "-I " + name, "-I " + number} {
+					if form > 0 && more != "" {
+						continue // one of the targets will do
+					}
 					args := append(strings.Fields("-c 2 -i 0 -p "+port+" "+more), target)
 					status, out, errs := ping(t, k, args...)
 					if status != statusOK || errs != "" || !strings.Contains(out, "(["+targetAddr(target)+"]:"+port+")") {
@@ -76,7 +79,7 @@ func TestRW15Perf(t *testing.T) {
 	for n, listen := range []string{name, "[" + number + "]", "::"} {
 		port := fmt.Sprint(7100 + n)
 		s := perfServe(t, k, "-p", port, "-a", listen)
-		for _, run := range []string{"lat", "lat -o write", "lat -t uc", "lat -t ud", "bw -b", "lat -I " + number} {
+		for _, run := range []string{"lat", "lat -t uc -o write", "bw -t ud -s 64 -b", "lat -I " + number} {
 			for _, target := range []string{name, "[" + number + "]:" + port} {
 				status, out, errs := ping(t, k, append(strings.Fields("perf "+run+" -c 20 --verify -p "+port), target)...)
 				if status != statusOK || errs != "" {

@@ -53,7 +53,14 @@ func TestRW31TooMuch(t *testing.T) {
 		now.Contexts, now.AsyncChannels = 0, 0 // servers may keep the device open
 		return cmp.Diff(idle, now)
 	}
-	for _, line := range rw31Runs {
+	for i, line := range rw31Runs {
+		// What was said of those before is said.
+		eventually(t, func() string {
+			if n, m := strings.Count(s.out.String(), "left: 2 answered"), strings.Count(p.out.String(), "left: latency"); n != i || m != i {
+				return fmt.Sprintf("%d and %d clients left, want %d each", n, m, i)
+			}
+			return ""
+		})
 		pinged, measured := len(s.out.String()), len(p.out.String())
 		status, out, errs := ping(t, k, append(strings.Fields(line), serverAddr)...)
 		if status != statusError || out != "" {
