@@ -41,7 +41,7 @@ var inputs = []struct {
 	rest    string // what else it needs
 	extra   bool   // one argument more is too many
 }{
-	{"", map[string]string{"-c": "count", "--count": "count", "-i": "duration", "-s": "size", "--size": "size", "-W": "timeout", "-p": "port", "-I": "source", "--poll": "bool", "--json": "bool"}, true, "", true},
+	{"", map[string]string{"-c": "count", "--count": "count", "-i": "duration", "-s": "size", "--size": "size", "-W": "timeout", "-p": "port", "-I": "source", "--poll": "bool", "--json": "bool"}, true, "", false}, // TestUsageErrors has how many
 	{"serve", map[string]string{"-a": "address", "-p": "port", "--max-clients": "int", "--max-size": "size", "--idle-timeout": "timeout", "--poll": "bool", "-q": "bool"}, false, "", true},
 	{"perf lat", map[string]string{"-s": "some", "-c": "int", "-d": "duration", "--warmup": "count", "--qps": "int", "-W": "timeout", "-p": "port", "-I": "source", "--gid-index": "index", "--verify": "bool"}, true, "", true},
 	{"perf bw", map[string]string{"-s": "some", "--sizes": "some", "-c": "int", "-d": "duration", "--qps": "int", "--depth": "int", "--batch": "int", "-W": "timeout", "-p": "port"}, true, "", true},
