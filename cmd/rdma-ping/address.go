@@ -39,8 +39,10 @@ func parseAddr(text string, port uint16) (addr netip.AddrPort, host string, err 
 	switch {
 	case strings.Contains(host, ":"):
 		return addr, "", usagef("address %q: not an IPv6 address", text)
-	case strings.ContainsAny(host, "%/ "):
+	case strings.Contains(host, "%"):
 		return addr, "", usagef("address %q: neither an address nor a name; only IPv6 addresses have a zone, as in fe80::1%%eth0", text)
+	case len(host) > 253 || strings.ContainsFunc(host, notInNames):
+		return addr, "", usagef("address %q: neither an IP address nor a host name", text)
 	}
 	return netip.AddrPortFrom(netip.Addr{}, port), host, nil
 }
@@ -110,4 +112,8 @@ func listenAddrs(text string, port uint16) ([]netip.AddrPort, error) {
 	}
 	a, err := checkZone(netip.AddrPortFrom(addr.Unmap(), port))
 	return []netip.AddrPort{a}, err
+}
+
+func notInNames(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r))
 }

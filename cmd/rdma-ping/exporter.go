@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pureverbs/rdma/internal/uapi"
+	"github.com/pureverbs/rdma/uverbs"
 )
 
 // exporterOptions is the command line of --exporter, which pings for ever and serves what it
@@ -77,7 +78,7 @@ func (a *app) export(ctx context.Context, f *pflag.FlagSet, e *exporterOptions, 
 	if err != nil {
 		return err
 	}
-	if err := a.usableDevice(); errors.Is(err, uapi.ErrNotLinux) {
+	if _, err := uverbs.Devices(a.verbsOptions()...); errors.Is(err, uapi.ErrNotLinux) {
 		return err
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.address)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -52,25 +51,9 @@ func addTarget(targets []string, text string) ([]string, error) {
 	if slices.Contains(targets, text) {
 		return nil, usagef("%s is there twice", text)
 	}
-	return append(targets, text), checkTarget(text)
-}
-
-// checkTarget looks at the form only: names are resolved when they are connected to.
-func checkTarget(text string) error {
-	host, _, err := splitAddr(text, defaultPort)
-	if err != nil {
-		return err
+	if !utf8.ValidString(text) { // a label has to be
+		return nil, usagef("address %q: neither an IP address nor a host name", text)
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && utf8.ValidString(text) {
-		_, err = checkZone(netip.AddrPortFrom(addr.Unmap(), 0))
-		return err
-	}
-	if len(host) > 253 || strings.ContainsFunc(host, notInNames) {
-		return usagef("address %q: neither an IP address nor a host name", text)
-	}
-	return nil
-}
-
-func notInNames(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r))
+	_, _, err := parseAddr(text, defaultPort)
+	return append(targets, text), err
 }

@@ -97,7 +97,7 @@ func TestExporterTargets(t *testing.T) {
 		"10.9.0.1\n\na b\n":      "/hosts, line 3: address \"a b\": neither an IP address nor a host name",
 		"10.9.0.1:0":             "/hosts, line 1: address \"10.9.0.1:0\": want HOST:PORT.*",
 		"fe80::1":                "/hosts, line 1: address fe80::1 is link-local: .*",
-		"1:2:3":                  "/hosts, line 1: address \"1:2:3\": neither .*",
+		"1:2:3":                  "/hosts, line 1: address \"1:2:3\": not an IPv6 address",
 		"10.9.0.1#x\n10.9.0.1":   "/hosts, line 2: 10.9.0.1 is there twice",
 		"fe80::1%\xff":           "/hosts, line 1: address .*: neither .*",
 		"ok\n{\"json\": true}\n": "/hosts, line 2: address .*",

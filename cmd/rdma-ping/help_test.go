@@ -71,7 +71,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--histogram", "--json", "10.9.0.1"}, "exclude each other"},
 		{[]string{"--size", "4q", "10.9.0.1"}, "unknown unit"},
 		{[]string{"-s", "1G", "10.9.0.1"}, "at most 256 MiB"},
-		{[]string{"-c", "x", "10.9.0.1"}, "invalid argument"},
+		{[]string{"-c", "x", "10.9.0.1"}, "whole number"},
 		{[]string{"-i", "-1s", "10.9.0.1"}, "must be between"},
 		{[]string{"-W", "0", "10.9.0.1"}, "must be between"},
 		{[]string{"--nonsense", "10.9.0.1"}, "unknown flag"},

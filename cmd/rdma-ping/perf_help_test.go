@@ -68,7 +68,7 @@ func TestPerfUsage(t *testing.T) {
 		"perf lat -s 8..2 10.9.0.1":                               "the last is less",
 		"perf lat -s 2.. 10.9.0.1":                                "not a number",
 		"perf lat -c 0 10.9.0.1":                                  "a number of messages, or a duration",
-		"perf lat -c -1 10.9.0.1":                                 "invalid argument",
+		"perf lat -c -1 10.9.0.1":                                 "whole number",
 		"perf lat -c 2000000000000 10.9.0.1":                      "out of range",
 		"perf lat -d 1s -c 5 10.9.0.1":                            "exclude each other",
 		"perf lat -d 25h 10.9.0.1":                                "must be between",

@@ -106,7 +106,7 @@ func (a *app) rootCommand() *cobra.Command {
 	o.addFlags(root.Flags())
 	e.addFlags(root.Flags())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{plainFlag(err)} })
 	root.AddCommand(a.perfCommand())
 	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.doctorCommand(), a.versionCommand())
 	root.AddCommand(a.linkCommand(), a.completionCommand())

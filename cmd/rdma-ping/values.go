@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // sizeValue is a flag that takes a size with a unit.
@@ -77,4 +80,25 @@ func parseSeconds(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is no duration, like 0.2, 200ms or 1m", text)
 	}
 	return d, nil
+}
+
+// plainFlag puts what package strconv says of a number into words that are not Go's.
+func plainFlag(err error) error {
+	var (
+		value  *pflag.InvalidValueError
+		number *strconv.NumError
+	)
+	if !errors.As(err, &value) || !errors.As(value.Unwrap(), &number) {
+		return err
+	}
+	why := "is not a whole number"
+	switch {
+	case errors.Is(number.Err, strconv.ErrRange):
+		why = "is out of range"
+	case number.Func == "ParseBool":
+		why = "is neither true nor false"
+	case number.Func == "ParseUint":
+		why = "is not a whole number from 0 on"
+	}
+	return fmt.Errorf("--%s: %q %s", value.GetFlag().Name, value.GetValue(), why)
 }
