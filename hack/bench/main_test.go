@@ -25,7 +25,7 @@ func TestReport(t *testing.T) {
 		s := samples{}
 		s.collect(strings.NewReader(tt.text), io.Discard)
 		var b bytes.Buffer
-		switch err := s.report(&b, tt.value); {
+		switch err := (&table{kind: "ratio", value: tt.value, spread: extremes, unit: nanoseconds}).report(&b, s); {
 		case tt.want == "" && err == nil:
 			t.Errorf("%s: no error, but %q", name, b.String())
 		case tt.want != "" && (err != nil || !strings.HasSuffix(b.String(), tt.want)):

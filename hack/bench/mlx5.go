@@ -28,7 +28,8 @@ func mlx5(dir string, turns, batches int) error {
 			}
 		}
 	}
-	return s.report(os.Stdout, ofRatios)
+	t := table{kind: "ratio", value: ofRatios, spread: extremes, unit: nanoseconds}
+	return t.report(os.Stdout, s)
 }
 
 func buildMLX5(dir string) error {
@@ -38,12 +39,8 @@ func buildMLX5(dir string) error {
 	if err := command(nil, "go", "-C", "..", "test", "-c", "-o", dir+"/", "./uverbs"); err != nil {
 		return err
 	}
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	if err := command(nil, cc, "-O2", "-Wall", "-o", dir+"/mlx5bench", "../tests/c/mlx5bench.c", "-lmlx5", "-libverbs"); err != nil {
-		return fmt.Errorf("%w; on Debian it needs: apt-get install gcc libc6-dev libibverbs-dev ibverbs-providers", err)
+	if err := compile(filepath.Join(dir, "mlx5bench"), "../tests/c/mlx5bench.c", "-lmlx5", "-libverbs"); err != nil {
+		return err
 	}
 	return command([]string{"CGO_ENABLED=1"}, "go", "-C", "../tests/c/cgobench", "build", "-o", dir+"/", ".")
 }
