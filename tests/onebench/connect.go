@@ -70,8 +70,8 @@ func (p *pair) open(e *end, id *rdmacm.ID) error {
 }
 
 // connect makes the connection, on one event channel.
-func connect(ctx context.Context, addr netip.AddrPort) (*pair, error) {
-	ch, err := rdmacm.NewEventChannel()
+func connect(ctx context.Context, addr netip.AddrPort, opts ...rdmacm.Option) (*pair, error) {
+	ch, err := rdmacm.NewEventChannel(opts...)
 	if err != nil {
 		return nil, err
 	}
