@@ -29,10 +29,10 @@ import (
 
 func main() {
 	rounds := flag.Int("rounds", 5, "lab: rounds of each program")
-	iters := flag.Int("iters", 3000, "lab: iterations of a round")
+	iters := flag.Int("iters", 2000, "lab: iterations of a round")
 	kernel := flag.String("kernel", "6.1", "lab, clock: kernel to boot")
 	spells := flag.Int("spells", 25, "clock: rounds of each program")
-	short := flag.Int("short", 500, "clock: iterations of a round")
+	short := flag.Int("short", 200, "clock: iterations of a round")
 	turns := flag.Int("turns", 15, "mlx5: rounds of each program")
 	batches := flag.Int("batches", 1000, "mlx5: batches of 64 operations in a round")
 	flag.Parse()

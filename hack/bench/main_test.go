@@ -66,7 +66,7 @@ func TestQuartiles(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for name, want := range map[string]string{
-		"start-rxe": "thousand instructions of both ends, from the client's start to its end", "start-rxe-kB": "kB of the client",
+		"start-rxe": "thousand instructions of the client's process", "start-rxe-kB": "kB of the client",
 		"cmtime-rxe-kB": "kB of the client a connection", "one-rxe-send-64-b1": "thousand instructions an iteration",
 	} {
 		if got := instructions(name); got != want {

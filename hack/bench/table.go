@@ -57,7 +57,7 @@ func instructions(name string) string {
 	case strings.HasPrefix(name, "start-") && strings.HasSuffix(name, "-kB"):
 		return "kB of the client"
 	case strings.HasPrefix(name, "start-"):
-		return "thousand instructions of both ends, from the client's start to its end"
+		return "thousand instructions of the client's process"
 	case strings.HasSuffix(name, "-kB"):
 		return "kB of the client a connection"
 	}
