@@ -80,7 +80,7 @@ stress: $(LAB) ## random operations of 16 goroutines, with -race here and in a V
 lab-shell: $(LAB) ## a shell in such a VM: KERNEL=6.1 DEVICE=rxe
 	$(LAB) shell -kernel $(KERNEL) -device $(DEVICE)
 
-bench: ## benchmarks, and costs as ratios to the C stack in one boot
+bench: ## benchmarks, and costs and times as ratios to the C stack, on rxe, siw and simulated mlx5: half an hour
 	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./mmio ./uverbs
 	hack/bench.sh
 

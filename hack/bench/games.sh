@@ -57,7 +57,8 @@ volley() {
 }
 
 # heard WHO N plays rping, and again where siw did not hear the client's first message, which it
-# may miss while it accepts (up to Linux 7.2 at least): C hangs then.
+# may miss while it accepts (up to Linux 7.2 at least): C hangs then. Ours gets over it after
+# seconds: such a round is an outlier, and why rows of rping are medians.
 heard() {
 	for try in 1 2 3; do
 		rping_$1 $2 && return
