@@ -98,11 +98,11 @@ unserved() {
 	wait $servers 2>/dev/null
 }
 
-# short WHO is the shortest of three short runs: what start and connection take. A connect whose
-# first packet is lost takes seconds longer.
+# short WHO is the shortest of three short runs, of $lead iterations: what start and connection
+# take. A connect whose first packet is lost takes seconds longer.
 short() {
 	for i in 1 2 3; do
-		heard $1 100
+		heard $1 $lead
 		took
 	done | sort -n | head -n 1
 }
@@ -115,7 +115,7 @@ shorts() {
 # rpings plays a round of all of them.
 rpings() {
 	for who in c $waits; do
-		heard $who $((iters + 100))
+		heard $who $((iters + lead))
 		eval few=\$few_$who
 		eval cost_$who=$(awk -v many=$(took) -v few=$few -v n=$iters 'BEGIN {print (many - few) / n}')
 	done

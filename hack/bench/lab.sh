@@ -84,6 +84,7 @@ done
 kill $persistent
 wait $persistent 2>/dev/null
 
+lead=100
 shorts
 for round in $(seq $rounds); do
 	pingpongs
