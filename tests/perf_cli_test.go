@@ -19,10 +19,10 @@ import (
 // perfToolRuns are what rdma-ping perf is asked for, less the address. Emulation is slow: the
 // sizes are small.
 var perfToolRuns = []string{
-	"lat", "lat -o write", "lat -o read", "lat -o atomic", "lat -s 2..16k", "lat --poll", "lat --qps 2",
+	"lat", "lat -o write", "lat -o read", "lat -o atomic", "lat -s 2..16k", "lat --poll", "lat --block", "lat --qps 2",
 	"lat -t uc", "lat -t uc -o write", "lat -t ud",
 	"bw", "bw -o write", "bw -o read", "bw -o atomic", "bw -s 2..64k", "bw --qps 3 -b --batch 16",
-	"bw -b", "bw -b -o write", "bw -b -o read", "bw --poll", "bw --depth 1", "bw --depth 7 --batch 3",
+	"bw -b", "bw -b -o write", "bw -b -o read", "bw --poll", "bw --block", "bw --depth 1", "bw --depth 7 --batch 3",
 	"bw -t uc", "bw -t uc -o write", "bw -t ud -s 1k", "bw -t ud -b -s 1k",
 }
 

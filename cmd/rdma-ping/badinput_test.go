@@ -41,8 +41,8 @@ var inputs = []struct {
 	rest    string // what else it needs
 	extra   bool   // one argument more is too many
 }{
-	{"", map[string]string{"-c": "count", "--count": "count", "-i": "duration", "-s": "size", "--size": "size", "-W": "timeout", "-p": "port", "-I": "source", "--poll": "bool", "--json": "bool"}, true, "", false}, // TestUsageErrors has how many
-	{"serve", map[string]string{"-a": "address", "-p": "port", "--max-clients": "int", "--max-size": "size", "--idle-timeout": "timeout", "--poll": "bool", "-q": "bool"}, false, "", true},
+	{"", map[string]string{"-c": "count", "--count": "count", "-i": "duration", "-w": "duration", "-f": "bool", "-D": "bool", "-s": "size", "--size": "size", "-W": "timeout", "-p": "port", "-I": "source", "--poll": "bool", "--block": "bool", "--json": "bool"}, true, "", false}, // TestUsageErrors has how many
+	{"serve", map[string]string{"-a": "address", "-p": "port", "--max-clients": "int", "--max-size": "size", "--idle-timeout": "timeout", "--poll": "bool", "--block": "bool", "-q": "bool"}, false, "", true},
 	{"perf lat", map[string]string{"-s": "some", "-c": "int", "-d": "duration", "--warmup": "count", "--qps": "int", "-W": "timeout", "-p": "port", "-I": "source", "--gid-index": "index", "--verify": "bool"}, true, "", true},
 	{"perf bw", map[string]string{"-s": "some", "--sizes": "some", "-c": "int", "-d": "duration", "--qps": "int", "--depth": "int", "--batch": "int", "-W": "timeout", "-p": "port"}, true, "", true},
 	{"perf serve", map[string]string{"-a": "address", "-p": "port", "--max-clients": "int", "--max-qps": "int", "--max-size": "size", "--max-memory": "size", "--max-time": "timeout", "--idle-timeout": "timeout", "--gid-index": "index"}, false, "", true},
@@ -132,6 +132,17 @@ func TestContradictions(t *testing.T) {
 	for line, want := range map[string]string{
 		"--rping -s 0 10.9.0.1":                 "at least 1",
 		"-p 0 10.9.0.1":                         "port 0",
+		"--poll --block 10.9.0.1":               "exclude each other",
+		"serve --poll --block":                  "exclude each other",
+		"perf lat --poll --block 10.9.0.1":      "exclude each other",
+		"perf serve --poll --block":             "exclude each other",
+		"--exporter :1 --poll --block 10.9.0.1": "exclude each other",
+		"-c 0 10.9.0.1":                         "at least 1",
+		"--json --histogram 10.9.0.1":           "exclude each other",
+		"--plot x.txt 10.9.0.1":                 ".svg",
+		"--plot x.svg 10.9.0.1 10.9.0.2":        "one ADDR",
+		"perf bw --plot x.svg 10.9.0.1":         "nothing to plot",
+		"perf lat --csv --histogram 10.9.0.1":   "exclude each other",
 		"-I 10.9.0.1 2001:db8:9::1":             "not of one family",
 		"-I 2001:db8:9::1 10.9.0.1":             "not of one family",
 		"perf":                                  "lat, bw or serve",

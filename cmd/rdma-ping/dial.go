@@ -21,7 +21,7 @@ func (p *pinging) dial(ctx context.Context, source netip.AddrPort, opts []rdmacm
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := rdmacm.Dial(ctx, p.target.addr.String(), &rdmacm.Options{
-		QP: queueSizes(), Source: source, Prepare: p.prepare, System: opts,
+		QP: queueSizes(), Blocking: p.opts.block, Source: source, Prepare: p.prepare, System: opts,
 		ConnParam: rdmacm.ConnParam{
 			PrivateData: p.hello(), ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7,
 		},

@@ -36,7 +36,7 @@ func exporting(f *pflag.FlagSet) bool { return f.Changed("exporter") || f.Change
 // exporterFlags are those of ping that mean something to an exporter. All others, also those
 // to come, are about a run that ends, or about what it prints.
 func exporterFlags() []string {
-	return []string{"exporter", "targets", "interval", "size", "timeout", "port", "source", "poll", "rping"}
+	return []string{"exporter", "targets", "interval", "size", "timeout", "port", "source", "poll", "block", "rping"}
 }
 
 // check finds mistakes before anything is sent.
@@ -65,7 +65,7 @@ func (e *exporterOptions) check(f *pflag.FlagSet, o *pingOptions) (err error) {
 	case o.rping && o.size == 0:
 		return usagef("--rping needs a size of at least 1 (-s)")
 	}
-	return nil
+	return o.waiting.check()
 }
 
 // export pings all targets until the context ends. Only what keeps it from serving is an

@@ -71,7 +71,7 @@ type perfOptions struct {
 	timeout   time.Duration
 	port      uint16
 	source    string
-	poll      bool
+	waiting
 	tcp       bool
 	device    string
 	gidIndex  int
@@ -109,7 +109,7 @@ func (o *perfOptions) addFlags(f *pflag.FlagSet) {
 		f.BoolVar(&o.perftest, "perftest", false, "the server is ib_send_lat, ib_write_lat, ib_read_lat or ib_atomic_lat with -R")
 	}
 	f.BoolVar(&o.plan.verify, "verify", false, "check what arrives; takes time of its own")
-	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events; takes a CPU for each queue pair")
+	o.waiting.addFlags(f, "queue pair")
 	f.VarP(secondsValue{&o.timeout, time.Millisecond, time.Hour}, "timeout", "W", "how long nothing may happen")
 	f.Uint16VarP(&o.port, "port", "p", o.port, "`port` of the server, if ADDR names none")
 	f.StringVarP(&o.source, "source", "I", "", "`address` to connect from")
@@ -163,6 +163,9 @@ func (o *perfOptions) complete(f *pflag.FlagSet) error {
 	case o.gidIndex < -1 || o.gidIndex > 255:
 		return usagef("--gid-index %d: from 0 to 255", o.gidIndex)
 	}
+	if err := o.waiting.check(); err != nil {
+		return err
+	}
 	o.plan.op, o.plan.transport, o.plan.cm = perfOp(op), perfTransport(transport), !o.tcp
 	if o.plan.op == perfAtomic && !f.Changed("sizes") {
 		o.sizes = []int{8}
@@ -206,7 +209,7 @@ func (a *app) perf(ctx context.Context, o *perfOptions, text string) error {
 		return err
 	}
 	c := &perfClient{app: a, opts: o, addr: addr, source: source}
-	c.plan, c.poll, c.timeout = o.plan, o.poll, o.timeout
+	c.plan, c.waiting, c.timeout = o.plan, o.waiting, o.timeout
 	c.out = newPerfReporter(a.stdout, o)
 	picture := &perfPicture{perfReporter: c.out}
 	if o.plot != "" {
@@ -250,7 +253,7 @@ func (c *perfClient) target(device string) *perfTarget {
 		connection = "by hand over rdma_cm"
 	}
 	return &perfTarget{
-		plan: &c.plan, addr: c.addr, device: device, connection: connection, poll: c.poll, sizes: c.opts.sizes,
+		plan: &c.plan, addr: c.addr, device: device, connection: connection, waiting: c.waiting, sizes: c.opts.sizes,
 	}
 }
 

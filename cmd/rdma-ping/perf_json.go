@@ -24,6 +24,7 @@ type perfJSONStart struct {
 	Batch         int    `json:"batch"`
 	Bidirectional bool   `json:"bidirectional"`
 	Poll          bool   `json:"poll"`
+	Block         bool   `json:"block"`
 	Sizes         []int  `json:"sizes"`
 }
 
@@ -64,7 +65,7 @@ func (p *perfJSON) start(t *perfTarget) {
 	p.enc.Encode(perfJSONStart{
 		Type: "start", Mode: t.plan.mode.String(), Operation: t.plan.op.String(), Transport: strings.ToLower(t.plan.transport.String()),
 		Address: t.addr.String(), Device: t.device, Connection: t.connection, QueuePairs: t.plan.qps, Depth: t.plan.depth,
-		Batch: t.plan.batch, Bidirectional: t.plan.bidirectional, Poll: t.poll, Sizes: t.sizes,
+		Batch: t.plan.batch, Bidirectional: t.plan.bidirectional, Poll: t.poll, Block: t.block, Sizes: t.sizes,
 	})
 }
 

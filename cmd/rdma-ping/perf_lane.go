@@ -62,11 +62,11 @@ const (
 )
 
 // make makes all but the queue pair.
-func (l *perfLane) make(c *uverbs.Context, spin bool) (err error) {
+func (l *perfLane) make(c *uverbs.Context, w *waiting) (err error) {
 	if l.pd, err = c.AllocPD(); err != nil {
 		return err
 	}
-	if l.ch, err = c.NewCompChannel(); err != nil {
+	if l.ch, err = w.channel(c); err != nil {
 		return err
 	}
 	if l.cq, err = c.CreateCQ(l.plan.sends()+l.plan.receives(), l.ch); err != nil {
@@ -86,7 +86,7 @@ func (l *perfLane) make(c *uverbs.Context, spin bool) (err error) {
 	if l.in, err = l.pd.AllocMR((l.plan.grh()+l.plan.size+7)&^7, in); err != nil { // whole words, see awaitByte
 		return err
 	}
-	l.wait = waiter{cq: l.cq, spin: spin}
+	l.wait = waiter{cq: l.cq, spin: w.poll}
 	l.posts.send = make([]uverbs.SendWR, l.plan.batch)
 	l.posts.credit[0] = uverbs.SendWR{ID: perfIDCredit, Opcode: uverbs.OpSend, Flags: uverbs.SendSignaled}
 	l.posts.recvSGE[0] = l.in.SGE(0, l.in.Len())

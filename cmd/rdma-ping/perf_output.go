@@ -17,8 +17,8 @@ type perfTarget struct {
 	addr       netip.AddrPort
 	device     string
 	connection string
-	poll       bool
-	sizes      []int
+	waiting
+	sizes []int
 }
 
 // time is what the times of a latency stand for.
@@ -84,7 +84,7 @@ func (p *perfTable) start(t *perfTarget) {
 			how = append(how, "both ways")
 		}
 	}
-	how = append(how, map[bool]string{true: "polling", false: "events"}[t.poll])
+	how = append(how, t.waiting.String())
 	fmt.Fprintf(p.w, "%v of %v, %v: %s\n", t.plan.mode, t.plan.op, sizesText(t.sizes), strings.Join(how, ", "))
 	fmt.Fprintf(p.w, "to %v over %s, connected %s\n\n", t.addr, t.device, t.connection)
 	if t.plan.mode == perfLat {

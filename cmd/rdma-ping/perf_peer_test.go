@@ -393,7 +393,7 @@ func TestPerfClosedMemory(t *testing.T) {
 	var ends [2]*perfLane
 	for i := range ends {
 		ends[i] = &perfLane{plan: plan, serving: i == 1}
-		if err := errors.Join(ends[i].make(dev, false), ends[i].init(way)); err != nil {
+		if err := errors.Join(ends[i].make(dev, &waiting{}), ends[i].init(way)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -123,7 +123,7 @@ func (s *perfService) perftest(ctx context.Context, ln *rdmacm.Listener, req *rd
 	control := new(cmControl)
 	_, err := req.Accept(ctx, &rdmacm.Options{QP: perfControlCaps(), Prepare: control.prepare})
 	if err == nil {
-		side := &perfSide{plan: s.opts.perftest.plan(), serving: true, poll: s.opts.poll, timeout: perfPatience}
+		side := &perfSide{plan: s.opts.perftest.plan(), serving: true, waiting: s.opts.waiting, timeout: perfPatience}
 		t := &perftest{perfSide: side, count: s.opts.perftest.count, started: func() {}, connect: func(ctx context.Context, l *perfLane) error {
 			next, err := ln.Next(ctx)
 			if err != nil {

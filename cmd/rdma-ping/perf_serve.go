@@ -21,12 +21,12 @@ type perfServeOptions struct {
 	maxMemory  int
 	maxTime    time.Duration
 	idle       time.Duration
-	poll       bool
-	quiet      bool
-	tcp        bool
-	device     string
-	gidIndex   int
-	perftest   perftestOptions
+	waiting
+	quiet    bool
+	tcp      bool
+	device   string
+	gidIndex int
+	perftest perftestOptions
 }
 
 func defaultPerfServeOptions() perfServeOptions {
@@ -45,7 +45,7 @@ func (o *perfServeOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(sizeValue{&o.maxMemory, 1 << 30}, "max-memory", "memory that is registered for a client")
 	f.Var(secondsValue{&o.maxTime, time.Second, perfMaxTime}, "max-time", "how long a client may stay")
 	f.Var(secondsValue{&o.idle, time.Millisecond, perfMaxTime}, "idle-timeout", "drop clients that begin nothing for this long")
-	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events; takes a CPU for each queue pair")
+	o.waiting.addFlags(f, "queue pair")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print clients coming and going")
 	f.BoolVar(&o.tcp, "tcp", false, "meet clients over TCP and connect queue pairs by hand, not by rdma_cm")
 	f.StringVar(&o.device, "device", "", "with --tcp: `name` of the device (default the one with the address)")
@@ -122,6 +122,9 @@ func (o *perfServeOptions) allow(p *perfPlan) error {
 }
 
 func (a *app) perfServe(ctx context.Context, o *perfServeOptions) error {
+	if err := o.waiting.check(); err != nil {
+		return err
+	}
 	addrs, err := listenAddrs(o.address, o.port)
 	if err != nil {
 		return err

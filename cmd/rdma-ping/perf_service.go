@@ -211,7 +211,7 @@ func (s *perfService) handleCM(ctx context.Context, req *rdmacm.Request) {
 
 // attend serves a client that is connected, and notes how that ended.
 func (s *perfService) attend(ctx context.Context, peer string, ss *perfSession, control perfControl) {
-	ss.opts, ss.serving, ss.poll, ss.timeout = s.opts, true, s.opts.poll, perfPatience
+	ss.opts, ss.serving, ss.waiting, ss.timeout = s.opts, true, s.opts.waiting, perfPatience
 	ss.token = perfToken()
 	ss.requests = make(chan *rdmacm.Request, s.opts.maxQPs)
 	s.mu.Lock()

@@ -14,7 +14,7 @@ import (
 type perfSide struct {
 	plan    perfPlan
 	serving bool
-	poll    bool
+	waiting
 	timeout time.Duration
 	peer    *perfPeer
 	way     *perfWay // nil where rdma_cm connects the queue pairs
@@ -30,7 +30,7 @@ func (s *perfSide) build(c *uverbs.Context) error {
 	for i := range s.plan.qps {
 		l := &perfLane{plan: &s.plan, index: i, serving: s.serving, timeout: s.timeout}
 		s.lanes = append(s.lanes, l)
-		if err := l.make(c, s.poll); err != nil {
+		if err := l.make(c, &s.waiting); err != nil {
 			return err
 		}
 		if s.way != nil {

@@ -36,7 +36,7 @@ var perfRuns = []string{
 	"bw -b", "bw -b -o write", "bw -b -o read", "bw -b -o atomic", "bw -b -t uc", "bw -b -t ud -s 1k",
 	"bw --depth 1", "bw --depth 7 --batch 3", "bw --qps 3 -b --batch 64", "bw -o write --qps 3 --batch 16",
 	"lat --qps 2", "lat -s 1,2,3,5000", "bw -s 1..16k", "lat --warmup 0", "bw --warmup 0",
-	"lat -o write -s 1..64", "lat --poll", "bw --poll",
+	"lat -o write -s 1..64", "lat --poll", "bw --poll", "lat --block", "bw --block",
 }
 
 func TestPerf(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 )
 
 type pingOptions struct {
-	count     uint64
-	interval  time.Duration
-	size      int
-	timeout   time.Duration
-	deadline  time.Duration // 0: none
-	port      uint16
-	source    string
-	poll      bool
+	count    uint64
+	interval time.Duration
+	size     int
+	timeout  time.Duration
+	deadline time.Duration // 0: none
+	port     uint16
+	source   string
+	waiting
 	rping     bool
 	flood     bool
 	json      bool
@@ -43,7 +43,7 @@ func (o *pingOptions) addFlags(f *pflag.FlagSet) {
 	f.VarP(secondsValue{&o.deadline, 0, 10000 * time.Hour}, "deadline", "w", "stop after this time, whatever was sent; 0 is never")
 	f.Uint16VarP(&o.port, "port", "p", o.port, "`port` of the server, if ADDR names none")
 	f.StringVarP(&o.source, "source", "I", "", "`address` to send from")
-	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events: lower latency, takes a CPU for each ADDR")
+	o.waiting.addFlags(f, "ADDR")
 	f.BoolVar(&o.rping, "rping", false, "speak rping's protocol (RDMA READ and WRITE), also to rdma-ping serve")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the summary only")
@@ -65,7 +65,7 @@ func (o *pingOptions) complete(f *pflag.FlagSet) error {
 	if o.flood && !f.Changed("interval") {
 		o.interval = 0
 	}
-	return nil
+	return o.waiting.check()
 }
 
 // target is what the lines of output say about the connection.

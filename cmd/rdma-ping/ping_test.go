@@ -20,11 +20,13 @@ func TestPing(t *testing.T) {
 	for name, args := range map[string]string{
 		"events":       "",
 		"poll":         "--poll",
+		"block":        "--block",
 		"no data":      "-s 0",
 		"one byte":     "-s 1",
 		"large":        "-s 256k",
 		"rping":        "--rping",
 		"rping poll":   "--rping --poll",
+		"rping block":  "--rping --block",
 		"rping 1 byte": "--rping -s 1",
 		"rping large":  "--rping -s 65535",
 	} {

@@ -23,8 +23,8 @@ type serveOptions struct {
 	maxClients int
 	maxSize    int
 	idle       time.Duration
-	poll       bool
-	quiet      bool
+	waiting
+	quiet bool
 }
 
 func defaultServeOptions() serveOptions {
@@ -37,7 +37,7 @@ func (o *serveOptions) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxClients, "max-clients", o.maxClients, "clients served at a time; more are refused")
 	f.Var(sizeValue{&o.maxSize, maxData}, "max-size", "largest message that a client may ask for")
 	f.Var(secondsValue{&o.idle, time.Millisecond, 24 * time.Hour}, "idle-timeout", "close connections after this long without a request")
-	f.BoolVar(&o.poll, "poll", false, "spin instead of waiting for events; takes a CPU for each client")
+	o.waiting.addFlags(f, "client")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print clients coming and going")
 }
 
@@ -66,6 +66,9 @@ func (a *app) serveCommand() *cobra.Command {
 
 func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	if err := checkMaxClients(o.maxClients); err != nil {
+		return err
+	}
+	if err := o.waiting.check(); err != nil {
 		return err
 	}
 	addrs, err := listenAddrs(o.address, o.port)

@@ -92,7 +92,7 @@ func (s *session) accept(ctx context.Context) error {
 		private = s.reply.marshal()
 	}
 	_, err := s.req.Accept(ctx, &rdmacm.Options{
-		PD: s.link.pd, QP: queueSizes(),
+		PD: s.link.pd, QP: queueSizes(), Blocking: s.opts.block,
 		Prepare: func(c *rdmacm.Conn) error { return s.link.attach(c, 0, s.slotCount(), s.opts.poll) },
 		ConnParam: rdmacm.ConnParam{
 			PrivateData: private, ResponderResources: rdmacm.None, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7,

@@ -14,7 +14,7 @@ export PATH=/tmp/bin:$PATH
 
 # How our programs can wait: on the netpoller, or blocking their thread. Rows of the second end
 # in -block.
-waits="netpoller"
+waits="netpoller block"
 
 # row NAME WAIT is the name of a row, flag WAIT what our programs are told.
 row() { [ $2 = block ] && echo $1-block || echo $1; }
