@@ -127,11 +127,7 @@ func (id *ID) depths(p *ConnParam) (depths, error) {
 	if id.qp == nil && p.ResponderResources != 0 && p.InitiatorDepth != 0 {
 		return d, nil // the program made the queue pair and knows what it can
 	}
-	ctx, err := id.deviceContext()
-	if err != nil {
-		return d, err
-	}
-	attr, err := ctx.QueryDevice()
+	attr, err := id.limits()
 	if err != nil {
 		return d, err
 	}
@@ -152,12 +148,17 @@ func fit(field string, to *uint8, asked uint8, device uint32) error {
 	return nil
 }
 
-// deviceContext is the context of the queue pair, else that of the id.
-func (id *ID) deviceContext() (*uverbs.Context, error) {
-	if id.qp != nil {
-		return id.qp.PD().Context(), nil
+// limits are those of the queue pair's device, whose context may be the program's own, else of
+// the id's.
+func (id *ID) limits() (*uverbs.DeviceAttr, error) {
+	if id.qp != nil && (id.opened == nil || id.qp.PD().Context() != id.opened.ctx) {
+		attr, err := id.qp.PD().Context().QueryDevice()
+		return &attr, err
 	}
-	return id.context()
+	if _, err := id.context(); err != nil {
+		return nil, err
+	}
+	return id.opened.limits()
 }
 
 // value gives a field its default, and None its meaning.

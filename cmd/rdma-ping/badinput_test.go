@@ -132,6 +132,8 @@ func TestContradictions(t *testing.T) {
 	for line, want := range map[string]string{
 		"--rping -s 0 10.9.0.1":                 "at least 1",
 		"-p 0 10.9.0.1":                         "port 0",
+		"help nonsense":                         "no command",
+		"help perf nonsense":                    "no command",
 		"--poll --block 10.9.0.1":               "exclude each other",
 		"serve --poll --block":                  "exclude each other",
 		"perf lat --poll --block 10.9.0.1":      "exclude each other",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -110,7 +111,23 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(a.perfCommand())
 	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.doctorCommand(), a.versionCommand())
 	root.AddCommand(a.linkCommand(), a.completionCommand())
+	root.SetHelpCommand(helpCommand(root))
 	return root
+}
+
+// helpCommand is cobra's, but for a command that there is not: that is a mistake.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Short: "Help about any command", DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("no command %q", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 func someAddresses(cmd *cobra.Command, args []string) error {
