@@ -101,7 +101,10 @@ func client(t testing.TB, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, testutil.Command(t, name), args...).CombinedOutput()
-	if err != nil {
+	// rping closes its event channel under its own thread, at the end of all work. If that
+	// thread is about to read just then, the program ends with this.
+	late := name == "rping" && strings.Contains(string(out), "rdma_get_cm_event: Bad file descriptor")
+	if err != nil && !late {
 		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
 	return string(out)
