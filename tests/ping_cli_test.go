@@ -21,7 +21,7 @@ func TestPingSeveralTargets(t *testing.T) {
 	if n := strings.Count(out, "5 sent, 5 received, 0 lost"); n != len(good) || !strings.Contains(out, "\ntarget ") {
 		t.Errorf("%d summaries of %d, or no table", n, len(good))
 	}
-	p := start(t, "PING", "rdma-ping", "-q", "-c", "5", "-i", "20ms", labIPv4, labIPv4+":7999")
+	p := start(t, "", "rdma-ping", "-q", "-c", "5", "-i", "20ms", labIPv4, labIPv4+":7999")
 	out, err := p.end()
 	t.Log("\n" + out)
 	if p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(out, "rdma-ping: "+labIPv4+":7999: nobody listens on") || !strings.Contains(out, "5 received") {
