@@ -178,39 +178,42 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 
 func (q *CQ) pollError(err error) error { return wrap("poll completion queue", q.device, err) }
 
-// pollAny is Poll for all devices. The queue is locked already, unless by a mutex.
+// pollAny is Poll for all other devices. The queue is locked already, unless by a mutex.
 func (q *CQ) pollAny(wcs []WC) (n int, err error) {
-	var suspects []*QP // the connections of completions that are no success
+	failed := false
 	q.mu.lockMutex()
-	if !q.ring.open() {
+	switch r := &q.ring; {
+	case r.rxe != nil:
+		if !r.rxe.Empty() {
+			n, failed, err = r.rxe.Poll(mirrorWCs(wcs))
+		}
+	case r.siw != nil:
+		if !r.siw.Empty() {
+			n, failed, err = r.siw.Poll(mirrorWCs(wcs))
+		}
+	default:
 		err = errClosed
 	}
-	for n < len(wcs) && err == nil {
-		var ok bool
-		if ok, err = q.ring.next((*provider.WC)(&wcs[n])); !ok {
-			break
-		}
-		if wcs[n].Status != WCSuccess {
-			suspects = q.ctx.suspect(suspects, wcs[n].QPNum)
-		}
-		n++
+	if failed || err != nil || len(q.own) > 0 {
+		return q.polled(wcs, n, err)
 	}
-	if n > 0 {
-		q.ring.release()
+	if q.mu.kind == byMutex { // unlockMutex, were it inlined
+		q.mu.mu.Unlock()
 	}
+	return n, nil
+}
+
+// polled goes on where the ring gave n completions and there is more to do. It unlocks the
+// queue.
+func (q *CQ) polled(wcs []WC, n int, err error) (int, error) {
+	suspects := q.ctx.suspects(wcs[:n])
 	for n < len(wcs) && len(q.own) > 0 && err == nil {
 		wcs[n] = WC(q.takeOwn())
 		n++
 	}
-	q.mu.unlockMutex()
-	q.mu.unlockWord()
-	if suspects != nil {
-		buryAll(suspects)
-	}
-	if err != nil {
-		return n, q.pollError(err)
-	}
-	return n, nil
+	q.mu.Unlock()
+	buryAll(suspects)
+	return n, q.pollError(err)
 }
 
 // Arm asks for an event on the completion channel at the next completion, or, with

@@ -34,6 +34,16 @@ func (c *Context) suspect(list []*QP, qpNum uint32) []*QP {
 	return list
 }
 
+// suspects are the connections of completions, just polled, that are no success.
+func (c *Context) suspects(wcs []WC) (list []*QP) {
+	for i := range wcs {
+		if wcs[i].Status != WCSuccess {
+			list = c.suspect(list, wcs[i].QPNum)
+		}
+	}
+	return list
+}
+
 // buryAll looks after suspects. No queue is locked.
 func buryAll(suspects []*QP) {
 	for _, q := range suspects {

@@ -11,6 +11,10 @@ import (
 
 func mirrorWCs(wcs []WC) []provider.WC { return *(*[]provider.WC)(unsafe.Pointer(&wcs)) }
 
+func mirrorRecvs(wrs []RecvWR) []provider.RecvWR {
+	return *(*[]provider.RecvWR)(unsafe.Pointer(&wrs))
+}
+
 func mirrorSends(wrs []SendWR) []provider.SendWR {
 	return *(*[]provider.SendWR)(unsafe.Pointer(&wrs))
 }

@@ -83,20 +83,20 @@ func (q *QP) iWARP() bool { return q.ctx.k.driver == abi.RDMA_DRIVER_SIW }
 
 // ring shows the encoded requests to the device and makes it look.
 func (q *QP) ring() error {
-	if !q.rings.ringsByCall() {
-		q.rings.publishSend()
+	switch r := &q.rings; {
+	case r.mlx5 != nil:
+		r.mlx5.PublishSend()
 		return nil
-	}
-	if q.State() == StateError { // siw, and rxe of 5.10, would take no notice
-		q.rings.takeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
+	case q.State() == StateError: // siw, and rxe of 5.10, would take no notice
+		r.takeSends(func(id uint64) { q.send.give(q.flushed(id, provider.WCSend)) })
 		return nil
-	}
-	q.rings.publishSend()
-	if q.rings.siw == nil {
+	case r.rxe != nil:
+		r.rxe.PublishSend()
 		return q.bell.Ring()
 	}
+	q.rings.siw.PublishSend()
 	err := q.bell.Ring()
-	if errors.Is(err, syscall.ENOTCONN) { // also the answer while the state is only looked at
+	if err != nil && errors.Is(err, syscall.ENOTCONN) { // also the answer while the state is only looked at
 		runtime.Gosched()
 		err = q.bell.Ring()
 	}

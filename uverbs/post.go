@@ -39,14 +39,26 @@ func (q *QP) PostSend(wrs []SendWR) (int, error) {
 
 // postSends is PostSend for all devices and requests. The queue is locked already, unless by a
 // mutex.
-func (q *QP) postSends(wrs []SendWR) (int, error) {
+func (q *QP) postSends(wrs []SendWR) (n int, err error) {
 	q.sqMu.lockMutex()
-	n, err := q.putSends(wrs)
+	if q.State() >= StateRTS {
+		switch r := &q.rings; {
+		case r.rxe != nil:
+			n = r.rxe.SendPlain(mirrorSends(wrs), q.plain)
+		case r.siw != nil:
+			n = r.siw.SendPlain(mirrorSends(wrs), q.plain)
+		}
+	}
+	if n == 0 || n < len(wrs) {
+		n, err = q.putSends(wrs, n)
+	}
 	var rung error
 	if n > 0 {
 		rung = q.ring()
 	}
-	q.sqMu.unlockMutex()
+	if q.sqMu.kind == byMutex { // unlockMutex, were it inlined
+		q.sqMu.mu.Unlock()
+	}
 	q.sqMu.unlockWord()
 	if rung != nil || err != nil {
 		return q.posted(n, err, rung)
@@ -69,21 +81,21 @@ func (q *QP) posted(n int, err, rung error) (int, error) {
 	return n, nil
 }
 
-// putSends encodes requests, up to the first that is refused.
-func (q *QP) putSends(wrs []SendWR) (int, error) {
+// putSends encodes requests from the n-th on, up to the first that is refused.
+func (q *QP) putSends(wrs []SendWR, n int) (int, error) {
 	if err := q.canSend(); err != nil {
-		return 0, err
+		return n, err
 	}
-	for i := range wrs {
-		total, err := q.checkSend(&wrs[i], 0)
+	for ; n < len(wrs); n++ {
+		total, err := q.checkSend(&wrs[n], 0)
 		if err == nil {
-			err = q.rings.send((*provider.SendWR)(&wrs[i]), total)
+			err = q.rings.send((*provider.SendWR)(&wrs[n]), total)
 		}
 		if err != nil {
-			return i, err
+			return n, err
 		}
 	}
-	return len(wrs), nil
+	return n, nil
 }
 
 // canSend tells whether the queue takes send requests at all.
@@ -201,14 +213,26 @@ func sumSGL(sgl []SGE, limit uint32) (uint32, error) {
 //
 // Errors: as PostSend; ErrInvalid for a queue pair that receives from a shared queue.
 // Source: ibv_post_recv(3).
-func (q *QP) PostRecv(wrs []RecvWR) (int, error) {
+func (q *QP) PostRecv(wrs []RecvWR) (n int, err error) {
 	q.rqMu.lockMutex()
 	q.rqMu.lockWord()
-	n, err := q.putRecvs(wrs)
-	if n > 0 {
-		q.rings.publishRecv()
+	if s := q.State(); s != StateReset && s != StateError && q.cap.MaxRecvSGE > 0 {
+		switch r := &q.rings; {
+		case r.rxe != nil:
+			n = r.rxe.RecvPlain(mirrorRecvs(wrs))
+		case r.siw != nil:
+			n = r.siw.RecvPlain(mirrorRecvs(wrs))
+		}
 	}
-	q.rqMu.unlockMutex()
+	if n == 0 || n < len(wrs) {
+		n, err = q.putRecvs(wrs, n)
+		if n > 0 {
+			q.rings.publishRecv()
+		}
+	}
+	if q.rqMu.kind == byMutex { // unlockMutex, were it inlined
+		q.rqMu.mu.Unlock()
+	}
 	q.rqMu.unlockWord()
 	if err != nil {
 		return n, q.postError("post receive", n, err)
@@ -216,25 +240,26 @@ func (q *QP) PostRecv(wrs []RecvWR) (int, error) {
 	return n, nil
 }
 
-func (q *QP) putRecvs(wrs []RecvWR) (int, error) {
+// putRecvs encodes requests from the n-th on, up to the first that is refused.
+func (q *QP) putRecvs(wrs []RecvWR, n int) (int, error) {
 	switch {
 	case !q.rings.open():
-		return 0, errClosed
+		return n, errClosed
 	case !q.rings.hasRecv():
-		return 0, errNoRecvQueue
+		return n, errNoRecvQueue
 	case q.State() == StateReset:
-		return 0, errReset
+		return n, errReset
 	}
-	for i := range wrs {
-		total, err := sumSGL(wrs[i].SGL, q.cap.MaxRecvSGE)
+	for ; n < len(wrs); n++ {
+		total, err := sumSGL(wrs[n].SGL, q.cap.MaxRecvSGE)
 		if err == nil {
-			err = q.putRecv((*provider.RecvWR)(&wrs[i]), total)
+			err = q.putRecv((*provider.RecvWR)(&wrs[n]), total)
 		}
 		if err != nil {
-			return i, err
+			return n, err
 		}
 	}
-	return len(wrs), nil
+	return n, nil
 }
 
 func (q *QP) putRecv(wr *provider.RecvWR, total uint32) error {

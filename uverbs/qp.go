@@ -73,6 +73,7 @@ type QP struct {
 	label  atomic.Uint32 // num, for String
 	cap    QPCap
 	ops    uint32 // set of operations
+	plain  uint32 // those of requests that can be plain
 
 	sqMu    lock    // the send queue and its doorbell
 	rqMu    lock    // the receive queue
@@ -203,6 +204,9 @@ func (q *QP) create(a *QPInitAttr) error {
 	q.cap = QPCap{
 		MaxSendWR: got.MaxSendWr, MaxRecvWR: got.MaxRecvWr,
 		MaxSendSGE: got.MaxSendSge, MaxRecvSGE: got.MaxRecvSge, MaxInline: got.MaxInlineData,
+	}
+	if q.typ != QPTypeUD && q.cap.MaxSendSGE > 0 {
+		q.plain = q.ops
 	}
 	if q.rings, err = plan.attach(); err != nil {
 		plan.abandon(q.destroy())

@@ -20,16 +20,6 @@ type cqRing struct {
 
 func (r *cqRing) open() bool { return r.rxe != nil || r.mlx5 != nil || r.siw != nil }
 
-func (r *cqRing) next(wc *provider.WC) (bool, error) {
-	switch {
-	case r.rxe != nil:
-		return r.rxe.Next(wc)
-	case r.mlx5 != nil:
-		return r.mlx5.Next(wc)
-	}
-	return r.siw.Next(wc)
-}
-
 func (r *cqRing) advance() (bool, error) {
 	switch {
 	case r.rxe != nil:
@@ -137,19 +127,7 @@ func (r *qpRings) send(wr *provider.SendWR, total uint32) error {
 	return r.siw.Send(wr, total)
 }
 
-func (r *qpRings) publishSend() {
-	switch {
-	case r.rxe != nil:
-		r.rxe.PublishSend()
-	case r.mlx5 != nil:
-		r.mlx5.PublishSend()
-	default:
-		r.siw.PublishSend()
-	}
-}
-
-// ringsByCall tells whether the kernel must be called to ring the doorbell. Elsewhere
-// publishSend does it.
+// ringsByCall tells whether the kernel must be called to ring the doorbell.
 func (r *qpRings) ringsByCall() bool { return r.mlx5 == nil }
 
 // takeSends takes back what was encoded and not published, and on siw also what was and the
@@ -238,6 +216,18 @@ type srqRing struct {
 }
 
 func (r *srqRing) open() bool { return r.rxe != nil || r.mlx5 != nil || r.siw != nil }
+
+// recvPlain posts what needs no closer look, up to the first request that does or finds no room.
+// The queue takes pieces.
+func (r *srqRing) recvPlain(wrs []provider.RecvWR) int {
+	switch {
+	case r.rxe != nil:
+		return r.rxe.RecvPlain(wrs)
+	case r.siw != nil:
+		return r.siw.RecvPlain(wrs)
+	}
+	return 0
+}
 
 func (r *srqRing) recv(wr *provider.RecvWR, total uint32) error {
 	switch {

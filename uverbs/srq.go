@@ -126,9 +126,15 @@ func (s *SRQ) String() string { return "shared receive queue" }
 func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
 	s.mu.lockMutex()
 	s.mu.lockWord()
-	n, err := s.putRecvs(wrs)
-	if n > 0 {
-		s.ring.publishRecv()
+	n, err := 0, error(nil)
+	if s.maxSGE > 0 {
+		n = s.ring.recvPlain(mirrorRecvs(wrs))
+	}
+	if n == 0 || n < len(wrs) {
+		n, err = s.putRecvs(wrs, n)
+		if n > 0 {
+			s.ring.publishRecv()
+		}
 	}
 	s.mu.unlockMutex()
 	s.mu.unlockWord()
@@ -138,20 +144,21 @@ func (s *SRQ) PostRecv(wrs []RecvWR) (int, error) {
 	return n, &Error{Op: "post receive", Object: fmt.Sprintf("%s shared receive queue, request %d", s.device, n), Err: err}
 }
 
-func (s *SRQ) putRecvs(wrs []RecvWR) (int, error) {
+// putRecvs encodes requests from the n-th on, up to the first that is refused.
+func (s *SRQ) putRecvs(wrs []RecvWR, n int) (int, error) {
 	if !s.ring.open() {
-		return 0, errClosed
+		return n, errClosed
 	}
-	for i := range wrs {
-		total, err := sumSGL(wrs[i].SGL, s.maxSGE)
+	for ; n < len(wrs); n++ {
+		total, err := sumSGL(wrs[n].SGL, s.maxSGE)
 		if err == nil {
-			err = s.ring.recv((*provider.RecvWR)(&wrs[i]), total)
+			err = s.ring.recv((*provider.RecvWR)(&wrs[n]), total)
 		}
 		if err != nil {
-			return i, err
+			return n, err
 		}
 	}
-	return len(wrs), nil
+	return n, nil
 }
 
 // Modify changes what mask names: the limit, and on devices that can the size.

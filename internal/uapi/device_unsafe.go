@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -45,14 +46,15 @@ func (f *deviceFile) Ioctl(req uint32, arg unsafe.Pointer) error {
 // The scheduler is not told of it (RawSyscall). The kernel sends the packets within this
 // call, which often takes longer than the 20 us after which the scheduler gives the processor
 // of a goroutine in a system call to another thread; having it back costs more than the call.
-// It waits for nothing, and takes no longer than what the device may send at once.
+// It waits for nothing, and takes no longer than what the device may send at once. (The function
+// is that of package syscall because the one of unix gets there by way of assembly.)
 func (f *deviceFile) Write(_ context.Context, p []byte) (int, error) {
 	f.mu.RLock()
 	if f.closed {
 		f.mu.RUnlock()
 		return 0, net.ErrClosed
 	}
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(f.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+	n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, uintptr(f.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	f.mu.RUnlock()
 	if errno != 0 {
 		return 0, errno

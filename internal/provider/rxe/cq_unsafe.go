@@ -48,14 +48,47 @@ type CQ struct {
 	cur  *abi.IbUverbsWc // what Advance moved to
 }
 
-// Next decodes the oldest completion into wc; false if there is none. The slot stays with
-// this side until Release.
-func (q *CQ) Next(wc *provider.WC) (bool, error) {
-	ok, err := q.Advance()
-	if ok {
-		decode(wc, q.cur)
+// Empty tells whether there is nothing for Poll to look at. It is small enough to be inlined: a
+// program that polls mostly finds nothing.
+func (q *CQ) Empty() bool { return mmio.LoadAcquire32(q.ring.producer) == q.ring.own }
+
+// Poll decodes the oldest completions, up to len(wcs), into wcs, gives their slots back to the
+// kernel and returns how many, and whether one of them is no success.
+//
+// It is one loop with everything in it that most completions need: calls cost more than the
+// rest.
+func (q *CQ) Poll(wcs []provider.WC) (_ int, failed bool, err error) {
+	r := q.ring
+	own, prod := r.own, mmio.LoadAcquire32(r.producer)
+	slots, shift, mask := r.slots, r.shift&31, r.mask
+	if prod > mask {
+		return 0, false, provider.ErrCorrupt
 	}
-	return ok, err
+	n, status := uint(0), provider.WCSuccess
+	for own != prod && n < uint(len(wcs)) {
+		e := (*abi.IbUverbsWc)(unsafe.Add(slots, uintptr(own)<<shift))
+		if e.QpNum == 0 { // see Advance
+			err = provider.ErrCorrupt
+			break
+		}
+		if own = mmio.Next(own, mask); e.Status == dead {
+			continue
+		}
+		wc := &wcs[n]
+		load(wc, e)
+		status |= wc.Status
+		if wc.Flags&^provider.WCGRH == 0 {
+			wc.Imm, wc.InvKey = 0, 0
+		} else {
+			decode(wc)
+		}
+		n++
+	}
+	if own != r.own {
+		r.own = own
+		r.release()
+	}
+	return int(n), status != provider.WCSuccess, err
 }
 
 // Advance moves to the oldest completion; false if there is none. ID, Status and Decode read
@@ -93,27 +126,37 @@ func (q *CQ) ID() uint64 { return q.cur.WrId }
 func (q *CQ) Status() provider.WCStatus { return provider.WCStatus(q.cur.Status) }
 
 // Decode reads all of the completion.
-func (q *CQ) Decode(wc *provider.WC) { decode(wc, q.cur) }
+func (q *CQ) Decode(wc *provider.WC) {
+	load(wc, q.cur)
+	decode(wc)
+}
 
-func decode(wc *provider.WC, e *abi.IbUverbsWc) {
-	wc.ID = e.WrId
-	wc.Status = provider.WCStatus(e.Status)
-	wc.Opcode = provider.WCOpcode(e.Opcode)
-	wc.VendorErr = e.VendorErr
-	wc.ByteLen = e.ByteLen
-	wc.QPNum = e.QpNum
-	wc.SrcQP = e.SrcQp
-	wc.Flags = flags(e.WcFlags)
-	wc.PKeyIndex = e.PkeyIndex
-	wc.SLID = e.Slid
-	wc.SL = e.Sl
-	wc.PathBits = e.DlidPathBits
-	wc.Imm, wc.InvKey = 0, 0
+// image is what a completion looks like in the ring, and the first bytes of provider.WC too:
+// the fields are the same, up to what stands in ex.
+type image struct {
+	_ [unsafe.Sizeof(abi.IbUverbsWc{})]byte
+}
+
+var (
+	_ [unsafe.Offsetof(provider.WC{}.PathBits) - unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits)]byte
+	_ [unsafe.Offsetof(abi.IbUverbsWc{}.DlidPathBits) - unsafe.Offsetof(provider.WC{}.PathBits)]byte
+	_ [unsafe.Offsetof(provider.WC{}.InvKey) - unsafe.Sizeof(image{})]byte
+)
+
+func load(wc *provider.WC, e *abi.IbUverbsWc) {
+	*(*image)(unsafe.Pointer(wc)) = *(*image)(unsafe.Pointer(e))
+}
+
+// decode translates the flags of what was loaded, and says what ex is, which stands where Imm
+// belongs.
+func decode(wc *provider.WC) {
+	ex := wc.Imm
+	wc.Flags, wc.Imm, wc.InvKey = flags(uint32(wc.Flags)), 0, 0
 	switch {
 	case wc.Flags&provider.WCWithImm != 0:
-		wc.Imm = (*abi.BE32)(unsafe.Pointer(&e.Ex)).Get()
+		wc.Imm = (*abi.BE32)(unsafe.Pointer(&ex)).Get()
 	case wc.Flags&provider.WCWithInv != 0:
-		wc.InvKey = *(*uint32)(unsafe.Pointer(&e.Ex))
+		wc.InvKey = ex
 	}
 }
 

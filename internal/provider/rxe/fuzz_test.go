@@ -125,7 +125,7 @@ func mminfo(offset uint64, size uint32) []byte {
 
 // What the script of FuzzCompletions can do.
 const (
-	doNext = iota
+	doPoll = iota // a larger number polls for more than one
 	doAdvance
 	doRelease
 	doForget
@@ -150,14 +150,15 @@ func FuzzCompletions(f *testing.F) {
 	for i := range 8 {
 		putCQE(gone, i, uint64(i), dead, 20, 0)
 	}
-	f.Add(good, uint32(len(good)), []byte{doForget, 20, 0, 0, 0, doNext, doNext, doRelease, doAdvance, doAdvance})
-	f.Add(good, uint32(len(good)), []byte{doNext, doProducer, 9, 0, 0, 0, doNext, doProducer, 0, 0, 0, 0, doNext, doNext, doNext, doNext, doNext})
-	f.Add(good, uint32(len(good)), []byte{doHeader, 30, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, doNext, doConsumer, 0xff, 0xff, 0xff, 0xff, doForget, 1, 2, 3, 4, doRelease})
-	f.Add(lone, uint32(len(lone)), []byte{doNext, doProducer, 1, 0, 0, 0, doNext, doForget})
-	f.Add(gone, uint32(len(gone)), []byte{doNext, doNext, doProducer, 4, 0, 0, 0, doNext, doRelease})
+	f.Add(good, uint32(len(good)), []byte{doForget, 20, 0, 0, 0, doPoll, doPoll, doRelease, doAdvance, doAdvance})
+	f.Add(good, uint32(len(good)), []byte{doPoll, doProducer, 9, 0, 0, 0, doPoll, doProducer, 0, 0, 0, 0, doPoll, doPoll, doPoll, doPoll, doPoll})
+	f.Add(good, uint32(len(good)), []byte{doHeader, 30, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, doPoll, doConsumer, 0xff, 0xff, 0xff, 0xff, doForget, 1, 2, 3, 4, doRelease})
+	f.Add(lone, uint32(len(lone)), []byte{doPoll, doProducer, 1, 0, 0, 0, doPoll, doForget})
+	f.Add(gone, uint32(len(gone)), []byte{doPoll, doPoll, doProducer, 4, 0, 0, 0, doPoll, doRelease})
 	lost := bytes.Clone(good)
 	ne.PutUint32(lost[offConsumer:], 1<<32-2)
-	f.Add(lost, uint32(len(lost)), []byte{doNext, doNext, doForget, 21, 0, 0, 0, doRelease, doNext})
+	f.Add(lost, uint32(len(lost)), []byte{doPoll, doPoll, doForget, 21, 0, 0, 0, doRelease, doPoll})
+	f.Add(good, uint32(len(good)), []byte{doPoll + 3*nDo, doForget, 20, 0, 0, 0, doAdvance, doPoll + nDo, doPoll + nDo})
 	f.Add(good, uint32(offSlots), []byte{})
 	f.Add([]byte{}, uint32(1<<31), []byte{})
 	f.Fuzz(func(t *testing.T, image []byte, size uint32, calls []byte) {
@@ -191,9 +192,9 @@ type plainCQ struct {
 func (p *plainCQ) slot(i uint32) []byte { return p.mem[offSlots+int(i)<<p.shift:][:1<<p.shift] }
 
 func (p *plainCQ) do(s *script) {
-	switch s.byte() % nDo {
-	case doNext:
-		p.next(func(wc *provider.WC) (bool, error) { return p.q.Next(wc) })
+	switch b := s.byte(); b % nDo {
+	case doPoll:
+		p.poll(1 + int(b/nDo)%4)
 	case doAdvance:
 		p.next(func(wc *provider.WC) (bool, error) {
 			ok, err := p.q.Advance()
@@ -227,6 +228,37 @@ func (p *plainCQ) release() {
 	p.t.Helper()
 	if got := ne.Uint32(p.mem[offConsumer:]); got != p.given {
 		p.t.Errorf("consumer index is %d, want %d", got, p.given)
+	}
+}
+
+// poll: as many as there are, and all that was passed goes back.
+func (p *plainCQ) poll(room int) {
+	p.t.Helper()
+	before, own := bytes.Clone(p.mem), p.own
+	wcs := make([]provider.WC, room)
+	n, failed, err := p.q.Poll(wcs)
+	want, wantFailed, wantErr := 0, false, error(nil)
+	for want < room {
+		slot, _, err := p.expect()
+		if wantErr = err; slot == nil {
+			break
+		}
+		if want < n {
+			p.compare(&wcs[want], slot)
+		}
+		wantFailed = wantFailed || ne.Uint32(slot[8:]) != 0
+		want++
+	}
+	if n != want || failed != wantFailed || !errors.Is(err, wantErr) {
+		p.t.Fatalf("polled %d, %v, %v; want %d, %v, %v", n, failed, err, want, wantFailed, wantErr)
+	}
+	if p.own != own {
+		p.given = p.own
+		p.release()
+		copy(before[offConsumer:], p.mem[offConsumer:offConsumer+4])
+	}
+	if !bytes.Equal(before, p.mem) {
+		p.t.Error("polling wrote to the slots")
 	}
 }
 

@@ -53,12 +53,17 @@ func newRing(region *mmio.Region, slotSize int) (*ring, error) {
 
 // slot returns the address of the slot at index i.
 func (r *ring) slot(i uint32) unsafe.Pointer {
-	return unsafe.Add(r.slots, uintptr(i&r.mask)<<r.shift)
+	return unsafe.Add(r.slots, uintptr(i&r.mask)<<(r.shift&31)) // &31: so that the compiler need not look
 }
 
 // full tells whether the producer, which is this side, has no free slot.
 func (r *ring) full() bool {
 	return (r.own+1)&r.mask == mmio.LoadAcquire32(r.consumer)&r.mask
+}
+
+// free is how many slots the producer, which is this side, can fill.
+func (r *ring) free() int {
+	return int(mmio.Free(r.own, mmio.LoadAcquire32(r.consumer), r.mask))
 }
 
 // drained tells whether the consumer, which is the kernel, has taken all that it was shown.
@@ -68,7 +73,7 @@ func (r *ring) drained() bool {
 
 // publish makes all slots before the own index visible to the kernel.
 func (r *ring) publish() {
-	mmio.StoreRelease32(r.producer, r.own)
+	mmio.Publish32(r.producer, r.own)
 	r.shown = r.own
 }
 
@@ -83,7 +88,7 @@ func (r *ring) resume(index *uint32) {
 
 // release gives all slots before the own index back to the kernel.
 func (r *ring) release() {
-	mmio.StoreRelease32(r.consumer, r.own)
+	mmio.Publish32(r.consumer, r.own)
 	r.shown = r.own
 }
 

@@ -56,8 +56,8 @@ func checkWC(t *testing.T, name string, c cqe, want provider.WC) {
 	putCQE(mem, 1, c)
 	old := provider.WC{ID: 9, Status: 9, Opcode: 9, VendorErr: 9, ByteLen: 9, Imm: 9, QPNum: 9, SrcQP: 9, Flags: 9, InvKey: 9}
 	wc := old
-	if ok, err := q.Next(&wc); !ok || err != nil {
-		t.Fatalf("%s: no completion: %v", name, err)
+	if ok, failed, err := pollOne(q, &wc); !ok || failed != (want.Status != provider.WCSuccess) || err != nil {
+		t.Fatalf("%s: got a completion %v, failed %v, %v", name, ok, failed, err)
 	}
 	if diff := cmp.Diff(want, wc); diff != "" {
 		t.Errorf("%s: %s", name, diff)
@@ -133,12 +133,20 @@ func TestStrangeFlags(t *testing.T) {
 	q, mem := openCQ(t, 4)
 	putCQE(mem, 0, cqe{flags: 1})
 	putCQE(mem, 1, cqe{flags: 2})
-	var wc provider.WC
-	if ok, err := q.Next(&wc); !ok || err != nil {
+	if ok, err := q.Advance(); !ok || err != nil {
 		t.Errorf("got %v, %v, want the good completion", ok, err)
 	}
-	if ok, err := q.Next(&wc); ok || !errors.Is(err, provider.ErrCorrupt) {
+	if ok, err := q.Advance(); ok || !errors.Is(err, provider.ErrCorrupt) {
 		t.Errorf("got %v, %v, want ErrCorrupt", ok, err)
+	}
+	q, mem = openCQ(t, 4)
+	putCQE(mem, 0, cqe{flags: 1})
+	putCQE(mem, 1, cqe{flags: 2})
+	if n, _, err := q.Poll(make([]provider.WC, 4)); n != 1 || !errors.Is(err, provider.ErrCorrupt) {
+		t.Errorf("polled %d, %v, want 1 and ErrCorrupt", n, err)
+	}
+	if q.Empty() {
+		t.Error("the queue counts as empty")
 	}
 }
 
@@ -150,7 +158,7 @@ func TestRW44Forget(t *testing.T) {
 		putCQE(mem, (5+i)%8, cqe{id: uint64(i), flags: 1, status: 4, opcode: 3, qp: uint64(20 + i%2)})
 	}
 	var wc provider.WC
-	if ok, err := q.Next(&wc); !ok || err != nil { // of 20, returned before its queue pair dies
+	if ok, err := next(q, &wc); !ok || err != nil { // of 20, returned before its queue pair dies
 		t.Fatal(ok, err)
 	}
 	q.Forget(20)
@@ -186,10 +194,10 @@ func TestForgottenGoBack(t *testing.T) {
 	}
 	q.Forget(20)
 	var wc provider.WC
-	if ok, err := q.Next(&wc); !ok || err != nil || wc.ID != 2 {
+	if ok, err := next(q, &wc); !ok || err != nil || wc.ID != 2 {
 		t.Fatalf("got %v, %v, completion %d, want 2", ok, err, wc.ID)
 	}
-	if ok, err := q.Next(&wc); ok || err != nil {
+	if ok, err := next(q, &wc); ok || err != nil {
 		t.Fatalf("got %v, %v, completion %d, want none", ok, err, wc.ID)
 	}
 	held := []byte{mem[8], mem[cqeSize+8], mem[2*cqeSize+8], mem[3*cqeSize+8]}
@@ -261,14 +269,17 @@ func FuzzCQ(f *testing.F) {
 		var wc provider.WC
 		read := 0
 		for {
-			ok, err := q.Next(&wc)
+			var ok bool
+			var err error
+			if release {
+				ok, _, err = pollOne(q, &wc)
+			} else {
+				ok, err = next(q, &wc)
+			}
 			if !ok || err != nil {
 				break
 			}
-			if read++; release {
-				q.Release()
-			}
-			if read == 1 {
+			if read++; read == 1 {
 				q.Forget(qpNum)
 			} else if wc.QPNum == qpNum && uint64(qpNum) == ne.Uint64(mem[int(q.own-1)%n*cqeSize+24:]) {
 				t.Fatalf("completion of the forgotten queue pair %d", qpNum)
@@ -280,7 +291,7 @@ func FuzzCQ(f *testing.F) {
 		}
 		q.Arm(release)
 		q.Release()
-		if ok, _ := q.Next(&wc); ok {
+		if ok, _ := next(q, &wc); ok {
 			t.Fatal("a completion came after the last")
 		}
 	})

@@ -40,14 +40,46 @@ type CQ struct {
 	word   uint32      // of it, the one with the flags
 }
 
-// Next decodes the oldest completion into wc; false if there is none. The slot stays with
-// this side until Release.
-func (q *CQ) Next(wc *provider.WC) (bool, error) {
-	ok, err := q.Advance()
-	if ok {
-		q.Decode(wc)
+// Empty tells whether there is nothing for Poll to look at. It is small enough to be inlined: a
+// program that polls mostly finds nothing.
+func (q *CQ) Empty() bool {
+	flags, _, _ := splitDone(bigEndian, mmio.LoadAcquire32(q.head(q.own)))
+	return flags == 0 && q.own == q.given
+}
+
+// Poll decodes the oldest completions, up to len(wcs), into wcs, gives their slots back to the
+// kernel and returns how many, and whether one of them is no success.
+//
+// It is one loop with everything in it that most completions need: calls cost more than the
+// rest.
+func (q *CQ) Poll(wcs []provider.WC) (n int, failed bool, err error) {
+	if q.given != q.own {
+		q.Release()
 	}
-	return ok, err
+	own, mask, status, odd := q.own, q.mask, provider.WCSuccess, uint8(0)
+	for end := own + mask + 1; n < len(wcs) && own != end; { // once round, see Advance
+		e := (*abi.SiwCqe)(unsafe.Add(q.slots, uintptr(own&mask)*unsafe.Sizeof(abi.SiwCqe{})))
+		head := (*uint32)(unsafe.Add(unsafe.Pointer(e), offHead))
+		word := mmio.LoadAcquire32(head)
+		flags, op, raw := splitDone(bigEndian, word)
+		if flags&valid == 0 {
+			odd = flags
+			break
+		}
+		own++
+		if *e.QpId() != dead {
+			wc := &wcs[n]
+			load(wc, e, op)
+			if flags != valid || raw != abi.SIW_WC_SUCCESS || op == abi.SIW_OP_INVAL_STAG {
+				decode(wc, e, word)
+				status |= wc.Status
+			}
+			n++
+		}
+		mmio.Publish32(head, freeDone(bigEndian, word))
+	}
+	q.own, q.given = own, own
+	return n, status != provider.WCSuccess, strange(odd)
 }
 
 // Advance moves to the oldest completion; false if there is none. ID, Status and Decode read
@@ -92,9 +124,20 @@ func (q *CQ) Status() provider.WCStatus {
 
 // Decode reads all of the completion.
 func (q *CQ) Decode(wc *provider.WC) {
-	e := q.cur
-	flags, op, raw := splitDone(bigEndian, q.word)
-	*wc = provider.WC{ID: e.Id, Opcode: opcode(op), ByteLen: e.Bytes, QPNum: uint32(*e.QpId())}
+	_, op, _ := splitDone(bigEndian, q.word)
+	load(wc, q.cur, op)
+	decode(wc, q.cur, q.word)
+}
+
+// load reads what all completions have.
+func load(wc *provider.WC, e *abi.SiwCqe, op uint8) {
+	*wc = provider.WC{}
+	wc.ID, wc.Opcode, wc.ByteLen, wc.QPNum = e.Id, opcode(op), e.Bytes, uint32(*e.QpId())
+}
+
+// decode reads what only some have.
+func decode(wc *provider.WC, e *abi.SiwCqe, word uint32) {
+	flags, op, raw := splitDone(bigEndian, word)
 	wc.Status, wc.VendorErr = status(raw)
 	if op == abi.SIW_OP_INVAL_STAG { // the kernel leaves an earlier request's length there
 		wc.ByteLen = 0
@@ -109,7 +152,7 @@ func (q *CQ) Decode(wc *provider.WC) {
 func (q *CQ) Release() {
 	for ; q.given != q.own; q.given++ {
 		head := q.head(q.given)
-		mmio.StoreRelease32(head, freeDone(bigEndian, mmio.LoadAcquire32(head)))
+		mmio.Publish32(head, freeDone(bigEndian, mmio.LoadAcquire32(head)))
 	}
 }
 

@@ -138,12 +138,29 @@ func putCQE(mem []byte, i int, c cqe) {
 	ne.PutUint64(e[24:], c.qp)
 }
 
-// poll reads all completions.
+// next reads the oldest completion and keeps its slot.
+func next(q *CQ, wc *provider.WC) (bool, error) {
+	ok, err := q.Advance()
+	if ok {
+		q.Decode(wc)
+	}
+	return ok, err
+}
+
+// pollOne polls for one.
+func pollOne(q *CQ, wc *provider.WC) (ok, failed bool, err error) {
+	wcs := []provider.WC{*wc}
+	n, failed, err := q.Poll(wcs)
+	*wc = wcs[0]
+	return n == 1, failed, err
+}
+
+// poll reads all completions and keeps their slots.
 func poll(t testing.TB, q *CQ) (wcs []provider.WC) {
 	t.Helper()
 	for {
 		var wc provider.WC
-		ok, err := q.Next(&wc)
+		ok, err := next(q, &wc)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,7 @@ func (p *producer) put(flags uint16, pieces, op uint8) {
 // is there.
 func (p *producer) publish() {
 	for ; p.given != p.own; p.given++ {
-		mmio.StoreRelease32(p.head(p.given), p.words[p.given&p.mask])
+		mmio.Publish32(p.head(p.given), p.words[p.given&p.mask])
 	}
 }
 
