@@ -348,6 +348,7 @@ func FuzzQueuePair(f *testing.F) {
 	resp := append(mminfo(4096, uint32(len(rq))), mminfo(8192, uint32(len(sq)))...)
 	f.Add(resp, rq, sq, uint32(4), uint32(64), uint32(2), []byte{0, 0, 1, 2, 3, 0, 1, 5, 1, 0, 0, 0, 0, 0, 4})
 	f.Add(resp, sq, rq, uint32(1<<28), uint32(0), uint32(1), []byte{0})
+	f.Add(resp, rq, sq, uint32(1), uint32(0), uint32(1), []byte{0x80, 0, 0x80, 1, 0x80, 2, 0x80, 3, 0x84, 0x84, 0x84, 0x84, 4, 5})
 	f.Add(resp, rq, sq, uint32(0), uint32(1<<31), uint32(1<<28), []byte{0, 1})
 	f.Add(append(make([]byte, 16), resp[16:]...), sq, rq, uint32(1), uint32(0), uint32(0), []byte{0, 4})
 	f.Add(bytes.Repeat([]byte{0xff}, 32), sq, rq, uint32(1), uint32(16), uint32(1), []byte{0})
@@ -382,11 +383,17 @@ type poster struct {
 var way provider.AV
 
 func (p *poster) do(s *script) {
-	switch s.byte() % 8 {
+	b := s.byte()
+	switch plain := b&0x80 != 0; b % 8 {
 	case 0:
 		wr := provider.SendWR{
 			ID: 7, Opcode: provider.Opcode(s.byte() % 16), SGL: pieces(p.sendSGE), Imm: 1, RemoteAddr: 2, RKey: 3,
 			InvKey: 4, Dest: provider.Dest{AV: &way}, Bind: new(provider.MWBind),
+		}
+		if plain && p.sendSGE > 0 {
+			wr.Opcode, wr.SGL = wr.Opcode%4, pieces(1)
+			p.post(p.q.sq, 0, func() error { return taken(p.q.SendPlain([]provider.SendWR{wr}, provider.AllOps)) })
+			break
 		}
 		p.post(p.q.sq, 0, func() error { return p.q.Send(&wr, 0) })
 	case 1: // the core bounds the bytes by what was granted
@@ -400,6 +407,10 @@ func (p *poster) do(s *script) {
 	case 4:
 		if p.q.HasRecv() {
 			wr := provider.RecvWR{ID: 9, SGL: pieces(p.recvSGE)}
+			if plain && p.recvSGE > 0 {
+				p.post(p.q.rq, 1, func() error { return p.recvPlain(provider.RecvWR{ID: 9, SGL: pieces(1)}) })
+				break
+			}
 			p.post(p.q.rq, 1, func() error { return p.q.Recv(&wr, 0) })
 			p.q.PublishRecv()
 		}
@@ -415,6 +426,26 @@ func (p *poster) do(s *script) {
 	case 7:
 		copy(p.h.mem(int(s.byte()) % len(p.h.whole))[:8], s.bytes(8))
 	}
+}
+
+// taken is what happened to the one plain request.
+func taken(n int) error {
+	if n == 0 {
+		return provider.ErrFull
+	}
+	return nil
+}
+
+// recvPlain posts, and takes back what it has shown, as those do that only encode.
+func (p *poster) recvPlain(wr provider.RecvWR) error {
+	index := p.h.mem(1)[offProducer:][:4]
+	before := ne.Uint32(index)
+	n := p.q.RecvPlain([]provider.RecvWR{wr})
+	if got := ne.Uint32(index); got != p.q.rq.own {
+		p.t.Errorf("producer is %d, want %d", got, p.q.rq.own)
+	}
+	ne.PutUint32(index, before)
+	return taken(n)
 }
 
 // pieces are as many as a caller may give.

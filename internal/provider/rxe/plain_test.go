@@ -150,7 +150,10 @@ func TestRecvPlainIsRecv(t *testing.T) {
 			t.Fatal("the queues differ")
 		}
 	}
-	b.Recv(&wrs[0], 1)
+	binary.NativeEndian.PutUint32(mems[1][offConsumer:], 0)
+	if err := b.Recv(&wrs[0], 1); err != nil {
+		t.Fatal(err)
+	}
 	if n := b.RecvPlain(wrs[:1]); n != 0 {
 		t.Errorf("took %d behind what was not shown yet", n)
 	}

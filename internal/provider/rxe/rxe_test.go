@@ -167,7 +167,7 @@ func TestRW36Flags(t *testing.T) {
 		q := &CQ{ring: openRing(t, mem, 48)}
 		putCQE(mem, 0, 42, 0, 17, flags)
 		binary.NativeEndian.PutUint32(mem[offProducer:], 1)
-		var wc provider.WC
+		wc := provider.WC{ID: 9, Status: 9, Opcode: 9, VendorErr: 9, Imm: 9, Flags: 9, PKeyIndex: 9, SLID: 9, SL: 9, PathBits: 9, InvKey: 9}
 		if ok, err := poll(q, &wc); !ok || err != nil {
 			t.Fatalf("no completion: %v", err)
 		}
@@ -210,6 +210,9 @@ func TestRW44Forget(t *testing.T) {
 func TestCorruptProducer(t *testing.T) {
 	mem := queue(6, 3)
 	q := &CQ{ring: openRing(t, mem, 48)}
+	for i := range 4 {
+		putCQE(mem, i, 1, 0, 17, 0)
+	}
 	binary.NativeEndian.PutUint32(mem[offProducer:], 4)
 	if _, err := poll(q, new(provider.WC)); !errors.Is(err, provider.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)

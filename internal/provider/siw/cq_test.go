@@ -213,6 +213,43 @@ func TestForgottenGoBack(t *testing.T) {
 	}
 }
 
+// TestPoll: what was passed goes back, the forgotten among it and what was read before, and no
+// more.
+func TestPoll(t *testing.T) {
+	q, mem := openCQ(t, 8)
+	q.own, q.given = 5, 5
+	for i := range 6 {
+		putCQE(mem, (5+i)%8, cqe{id: uint64(i), flags: 1, status: 4, qp: uint64(20 + i%2)})
+	}
+	q.Forget(20)
+	if ok, err := q.Advance(); !ok || err != nil || q.ID() != 1 {
+		t.Fatalf("got %v, %v, completion %d, want 1", ok, err, q.ID())
+	}
+	for _, want := range []struct {
+		room, n int
+		id      uint64
+		held    []byte
+	}{
+		{1, 1, 3, []byte{0, 0, 0, 0, 1, 1}}, {3, 1, 5, make([]byte, 6)}, {3, 0, 0, make([]byte, 6)},
+	} {
+		wcs := make([]provider.WC, 3)
+		n, failed, err := q.Poll(wcs[:want.room])
+		if n != want.n || failed != (n > 0) || err != nil || wcs[0].ID != want.id {
+			t.Errorf("polled %d, %v, %v, completion %d; want %d, completion %d", n, failed, err, wcs[0].ID, want.n, want.id)
+		}
+		var held []byte
+		for i := range 6 {
+			held = append(held, mem[(5+i)%8*cqeSize+8])
+		}
+		if diff := cmp.Diff(want.held, held); diff != "" {
+			t.Errorf("after completion %d: %s", want.id, diff)
+		}
+	}
+	if !q.Empty() {
+		t.Error("the queue is not empty")
+	}
+}
+
 // TestForgetEnds: what lies behind the last completion is not touched.
 func TestForgetEnds(t *testing.T) {
 	q, mem := openCQ(t, 4)
