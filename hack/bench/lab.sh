@@ -84,6 +84,23 @@ done
 kill $persistent
 wait $persistent 2>/dev/null
 
+# one_message WHO PROGRAM: the same with a small program of the library, where there is one in C.
+one_message() {
+	$2 -d ${device}0 -g 1 -e -s 64 -n 1 >/tmp/server 2>&1 &
+	server=$!
+	meeting
+	timeout 60 spent $2 -d ${device}0 -g 1 -e -s 64 -n 1 127.0.0.1 >/tmp/out 2>&1 || fail "$2"
+	wait $server
+	echo "sample start-$device-library $1 $(awk '$1 == "spent" {print $4}' /tmp/out)"
+	echo "sample start-$device-library-kB $1 $(resident)"
+}
+if [ $device = rxe ]; then
+	for round in $(seq $((rounds * 3))); do
+		one_message c ibv_rc_pingpong
+		one_message go pingpong
+	done
+fi
+
 lead=100
 shorts
 for round in $(seq $rounds); do
