@@ -41,7 +41,7 @@ func (c *Context) NewCompChannel() (*CompChannel, error) {
 // on any other channel.
 //
 // Waits are cut short with SIGURG, the runtime's own signal: a program that has had it
-// ignored (signal.Ignore) gets a channel of the other kind.
+// ignored (signal.Ignore) gets a channel of the other kind. Source: ibv_create_comp_channel(3).
 func (c *Context) NewBlockingCompChannel() (*CompChannel, error) {
 	return c.newCompChannel(c.k.opener.AdoptBlocking)
 }

@@ -20,10 +20,9 @@ func spins() int {
 
 // Wait takes up to len(wcs) completions, like Poll, and waits until there is at least one.
 // It polls, spins briefly, arms, polls again and only then parks, on the netpoller: a
-// waiting goroutine costs no OS thread (but see [Context.NewBlockingCompChannel]). Any
-// number may wait for one queue, and for the
-// queues of one channel; each completion goes to one of them, and none is missed while
-// another waits.
+// waiting goroutine costs no OS thread (but see [Context.NewBlockingCompChannel]). Any number
+// may wait for one queue, and for the queues of one channel; each completion goes to one of
+// them, and none is missed while another waits.
 //
 // It returns early when ctx ends, or with net.ErrClosed when the queue is closed. The
 // queue must have a completion channel. wcs must hold at least one element.

@@ -3,10 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // perfProgress shows on a terminal how far a round is: rate and remaining time, on a line
@@ -20,7 +17,7 @@ type perfProgress struct {
 
 func newProgress(w io.Writer, o *perfOptions) *perfProgress {
 	p := &perfProgress{every: 200 * time.Millisecond, o: o}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if isTerminal(w) {
 		p.w = w
 	}
 	return p

@@ -3,8 +3,9 @@
 //	spent MICROSECONDS KILOBYTES CPU
 //
 // from before its first instruction until it is gone, the greatest resident size, and how many of
-// the microseconds the CPU ran it, its system calls included. The exit status is the program's. It is written in C to be smaller than what it starts: the resident
-// size of a process counts from its fork.
+// the microseconds the CPU ran it, its system calls included. The exit status is the program's. It is
+// written in C to be smaller than what it starts: the resident size of a process counts from its
+// fork.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

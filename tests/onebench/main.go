@@ -14,20 +14,21 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
-	"runtime/pprof"
 	"strconv"
 	"strings"
+
+	"github.com/pureverbs/rdma/tests/profile"
 )
 
 func main() {
-	profile := flag.String("cpuprofile", "", "file for a profile of where the time goes")
+	file := flag.String("cpuprofile", "", "file for a profile of where the time goes")
 	only := flag.String("only", "", "measure only what has this in its name")
 	flag.Parse()
 	if flag.NArg() != 3 {
 		fmt.Fprintln(os.Stderr, "usage: onebench [-cpuprofile FILE -only NAME] rxe|siw ADDRESS COUNT")
 		os.Exit(2)
 	}
-	err := profiled(*profile, func() error { return run(flag.Arg(0), flag.Arg(1), flag.Arg(2), *only) })
+	err := profile.Run(*file, func() error { return run(flag.Arg(0), flag.Arg(1), flag.Arg(2), *only) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "onebench:", err)
 		os.Exit(1)
@@ -62,20 +63,4 @@ func run(device, address, number, only string) error {
 		}
 	}
 	return nil
-}
-
-func profiled(file string, f func() error) error {
-	if file == "" {
-		return f()
-	}
-	w, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if err := pprof.StartCPUProfile(w); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return f()
 }

@@ -11,8 +11,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/pprof"
 	"time"
+
+	"github.com/pureverbs/rdma/tests/profile"
 )
 
 type options struct {
@@ -41,22 +42,15 @@ func main() {
 	flag.IntVar(&o.depth, "r", 500, "receives to keep posted")
 	flag.BoolVar(&o.events, "e", false, "sleep on completion events")
 	flag.BoolVar(&o.block, "block", false, "sleep with the thread, as C does; means -e")
-	profile := flag.String("cpuprofile", "", "file for a profile of where the time goes")
+	file := flag.String("cpuprofile", "", "file for a profile of where the time goes")
 	flag.Parse()
 	o.server = flag.Arg(0)
 	o.events = o.events || o.block
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err == nil {
-			err = pprof.StartCPUProfile(f)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "pingpong:", err)
-			os.Exit(1)
-		}
-		defer pprof.StopCPUProfile()
-	}
-	if _, err := run(context.Background(), o, os.Stdout); err != nil {
+	err := profile.Run(*file, func() error {
+		_, err := run(context.Background(), o, os.Stdout)
+		return err
+	})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "pingpong:", err)
 		os.Exit(1)
 	}

@@ -10,11 +10,11 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"runtime/pprof"
 	"strings"
 	"time"
 
 	"github.com/pureverbs/rdma/tests/cmpeer"
+	"github.com/pureverbs/rdma/tests/profile"
 )
 
 func main() {
@@ -22,10 +22,10 @@ func main() {
 	bind := flag.String("b", "0.0.0.0", "address to serve on")
 	port := flag.Uint("p", 7471, "port")
 	connections := flag.Int("c", 100, "connections")
-	profile := flag.String("cpuprofile", "", "file for a profile of where the time goes")
+	file := flag.String("cpuprofile", "", "file for a profile of where the time goes")
 	flag.Parse()
 	m := &cmpeer.Time{Connections: *connections}
-	if err := profiled(*profile, func() error { return run(m, *server, *bind, uint16(*port), os.Stdout) }); err != nil {
+	if err := profile.Run(*file, func() error { return run(m, *server, *bind, uint16(*port), os.Stdout) }); err != nil {
 		fmt.Fprintln(os.Stderr, "gocmtime:", err)
 		os.Exit(1)
 	}
@@ -65,20 +65,4 @@ func peak() (kB int) {
 		}
 	}
 	return kB
-}
-
-func profiled(file string, f func() error) error {
-	if file == "" {
-		return f()
-	}
-	w, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if err := pprof.StartCPUProfile(w); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return f()
 }
