@@ -45,6 +45,10 @@ func TestPingFlood(t *testing.T) {
 		!strings.Contains(out, " 0 lost (0.0%)") || !strings.Contains(out, "\nrtt in us, "+labIPv4) {
 		t.Error("no progress, no summary, or no histogram")
 	}
+	// A second each would be too late for the deadline.
+	if out := client(t, "rdma-ping", "-f", "-c", "100", "-w", "50", labIPv4); !strings.Contains(out, "100 sent, 100 received") {
+		t.Errorf("no flood:\n%s", out)
+	}
 }
 
 // TestPingDeadline: -w ends a ping that goes well with status 0, and -c that it cuts short
