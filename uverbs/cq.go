@@ -19,6 +19,11 @@ type CQInitAttr struct {
 	// queue and all queue pairs that report into it, also to close them. The queue then
 	// takes no lock.
 	SingleGoroutine bool
+
+	// Spins is how often at most [CQ.Wait] polls before it sleeps: up to 65536, 0 stands for
+	// 4096, a negative number for not at all. It spins only where completions are found to
+	// come that soon, and never where GOMAXPROCS is 1 as the queue is made.
+	Spins int
 }
 
 // CQ is a completion queue. Any number of queue pairs may report into one. It is safe for
@@ -33,7 +38,6 @@ type CQ struct {
 	ch     *CompChannel
 	id     uint64
 	handle uint32
-	spins  int // polls before parking
 
 	mu     lock // protects what follows
 	ring   cqRing
@@ -47,6 +51,7 @@ type CQ struct {
 	events  chan struct{}           // an event came in that nobody has looked after yet
 	done    chan struct{}           // closed by Close
 	waiters atomic.Int32
+	spinner spinner
 }
 
 const (
@@ -80,8 +85,9 @@ func (c *Context) CreateCQAttr(attr *CQInitAttr) (*CQ, error) {
 	defer c.end()
 	q := &CQ{
 		object: object{kind: "completion queue", device: c.device},
-		ctx:    c, ch: ch, spins: spins(), events: make(chan struct{}, 1), done: make(chan struct{}),
+		ctx:    c, ch: ch, events: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	q.spinner.limit(attr.Spins)
 	q.mu.kind = c.k.lockKind(attr.SingleGoroutine)
 	parents := []*object{&c.object}
 	if ch != nil {

@@ -76,9 +76,9 @@
 //
 // [CQ.Poll] looks into the queue and returns, without a call to the kernel unless something
 // failed. [CQ.Start] does the same one by one, and decodes only what is asked for. [CQ.Wait]
-// polls, spins briefly, asks for an event, polls again and then sleeps until there is a
-// completion or its context ends. A sleeping goroutine costs no thread, and any number may wait
-// for one queue. Who never waits needs no [CompChannel].
+// polls, spins for a moment if that has helped lately, asks for an event, polls again and then
+// sleeps until there is a completion or its context ends. A sleeping goroutine costs no thread,
+// and any number may wait for one queue. Who never waits needs no [CompChannel].
 //
 // News that belongs to no request (a queue pair or the device failed, a port went down, a
 // shared receive queue runs low) comes from [Context.NextAsyncEvent].

@@ -3,26 +3,14 @@ package uverbs
 import (
 	"context"
 	"net"
-	"runtime"
+	"time"
 )
 
-// manySpins is how often Wait polls before it arms and parks, where another CPU can bring
-// the completion meanwhile.
-const manySpins = 64
-
-// spins is asked once a queue: the runtime takes its scheduler's lock for the answer.
-func spins() int {
-	if min(runtime.GOMAXPROCS(0), runtime.NumCPU()) == 1 {
-		return 0
-	}
-	return manySpins
-}
-
 // Wait takes up to len(wcs) completions, like Poll, and waits until there is at least one.
-// It polls, spins briefly, arms, polls again and only then parks, on the netpoller: a
-// waiting goroutine costs no OS thread (but see [Context.NewBlockingCompChannel]). Any number
-// may wait for one queue, and for the queues of one channel; each completion goes to one of
-// them, and none is missed while another waits.
+// It polls, spins for a moment if that has helped lately (see CQInitAttr.Spins), arms, polls
+// again and only then parks, on the netpoller: a waiting goroutine costs no OS thread (but see
+// [Context.NewBlockingCompChannel]). Any number may wait for one queue, and for the queues of
+// one channel; each completion goes to one of them, and none is missed while another waits.
 //
 // It returns early when ctx ends, or with net.ErrClosed when the queue is closed. The
 // queue must have a completion channel. wcs must hold at least one element.
@@ -53,18 +41,30 @@ func (q *CQ) wait(ctx context.Context, wcs []WC) (int, error) {
 		if n, err := q.armAndPoll(wcs); n > 0 || err != nil {
 			return n, err
 		}
-		if err := q.park(ctx); err != nil {
+		if err := q.sleep(ctx); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (q *CQ) spin(wcs []WC) (n int, err error) {
-	n, err = q.Poll(wcs)
-	for i := 0; i < q.spins && n == 0 && err == nil; i++ {
-		n, err = q.Poll(wcs)
+// spin polls, and goes on for a while where that helps.
+func (q *CQ) spin(wcs []WC) (int, error) {
+	if n, err := q.Poll(wcs); n > 0 || err != nil {
+		return n, err
 	}
-	return n, err
+	most := q.spinner.polls()
+	if most == 0 {
+		return 0, nil
+	}
+	begin := time.Now()
+	for range most {
+		if n, err := q.Poll(wcs); n > 0 || err != nil {
+			q.spinner.found()
+			return n, err
+		}
+	}
+	q.spinner.gaveUp(time.Since(begin))
+	return 0, nil
 }
 
 // armAndPoll makes sure that the next completion causes an event, then looks for those
@@ -80,6 +80,17 @@ func (q *CQ) armAndPoll(wcs []WC) (int, error) {
 		return 0, err
 	}
 	return q.Poll(wcs)
+}
+
+// sleep parks, and tells the spinner how long.
+func (q *CQ) sleep(ctx context.Context) error {
+	if q.spinner.most == 0 {
+		return q.park(ctx)
+	}
+	begin := time.Now()
+	err := q.park(ctx)
+	q.spinner.slept(time.Since(begin))
+	return err
 }
 
 // park waits for an event of this queue. Whoever has the channel's turn reads for all.

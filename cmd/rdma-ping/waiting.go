@@ -15,7 +15,7 @@ type waiting struct {
 // addFlags adds the flags; each is what takes a CPU or a thread of its own.
 func (w *waiting) addFlags(f *pflag.FlagSet, each string) {
 	f.BoolVar(&w.poll, "poll", false, "spin instead of waiting for events: lower latency, takes a CPU for each "+each)
-	f.BoolVar(&w.block, "block", false, "wait for events with the thread, as C does: fewer instructions, a thread for each "+each)
+	f.BoolVar(&w.block, "block", false, "wait for events with the thread, as C does, which takes a thread for each "+each)
 }
 
 func (w *waiting) check() error {

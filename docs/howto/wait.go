@@ -3,7 +3,6 @@ package howto
 import (
 	"context"
 	"runtime"
-	"time"
 
 	"github.com/pureverbs/rdma/uverbs"
 )
@@ -11,7 +10,8 @@ import (
 // Waiter takes completions out of a queue: at least one, or the error of ctx or the queue.
 type Waiter func(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error)
 
-// Sleep parks the goroutine until the kernel has an event for it.
+// Sleep spins for a moment where that has helped before, then parks the goroutine until the
+// kernel has an event for it.
 func Sleep(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
 	return cq.Wait(ctx, wcs)
 }
@@ -27,18 +27,4 @@ func Spin(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
 		runtime.Gosched() // the peer may be a goroutine of this very process
 	}
 	return 0, ctx.Err()
-}
-
-// SpinFirst asks for a while and then sleeps: for answers that come soon as a rule.
-func SpinFirst(patience time.Duration) Waiter {
-	return func(ctx context.Context, cq *uverbs.CQ, wcs []uverbs.WC) (int, error) {
-		for end := time.Now().Add(patience); time.Now().Before(end); runtime.Gosched() {
-			for range 100 {
-				if n, err := cq.Poll(wcs); n > 0 || err != nil {
-					return n, err
-				}
-			}
-		}
-		return cq.Wait(ctx, wcs)
-	}
 }
