@@ -44,6 +44,7 @@ type EventChannel struct {
 	hintLater bool
 
 	reader  reader
+	record  abi.RdmaUcmEventResp    // the last event; under the turn
 	pending []*abi.RdmaUcmEventResp // fetched by Migrate, for the next reader; under the turn
 
 	mu     sync.Mutex

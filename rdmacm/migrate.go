@@ -118,8 +118,8 @@ func (c *EventChannel) fetchID(kid, fd uint32) error {
 // migration, whose id is not with the old channel, ends it.
 func (c *EventChannel) fetchRequests(uid uint64, fd uint32) {
 	for {
-		r, err := c.fetchEvent(nil) //nolint:staticcheck // nil: no waiting
-		if err != nil {
+		r := new(abi.RdmaUcmEventResp)
+		if c.fetchEvent(nil, r) != nil { //nolint:staticcheck // nil: no waiting
 			return
 		}
 		c.pending = append(c.pending, r)

@@ -111,14 +111,15 @@ func (id *ID) qpAttr(to uverbs.QPState) (uverbs.QPAttr, uverbs.QPAttrMask, error
 	return attr, mask, nil
 }
 
-// modify moves the queue pair as the connection manager says, after change had its say.
-func (id *ID) modify(to uverbs.QPState, change func(*uverbs.QPAttr)) error {
+// modify moves the queue pair as the connection manager says. d replaces the limits that the
+// kernel knows, if it is given.
+func (id *ID) modify(to uverbs.QPState, d *depths) error {
 	attr, mask, err := id.qpAttr(to)
 	if err != nil {
 		return err
 	}
-	if change != nil {
-		change(&attr)
+	if d != nil {
+		attr.MaxDestRDAtomic, attr.MaxRDAtomic = d.resources, d.initiator
 	}
 	return id.qp.Modify(&attr, mask)
 }
@@ -133,19 +134,10 @@ func (id *ID) ready(d *depths) error {
 	if id.iwarp() {
 		return nil // the kernel does the rest itself, by the queue pair's number
 	}
-	err := id.modify(uverbs.StateRTR, func(a *uverbs.QPAttr) {
-		if d != nil {
-			a.MaxDestRDAtomic = d.resources
-		}
-	})
-	if err != nil {
+	if err := id.modify(uverbs.StateRTR, d); err != nil {
 		return err
 	}
-	return id.modify(uverbs.StateRTS, func(a *uverbs.QPAttr) {
-		if d != nil {
-			a.MaxRDAtomic = d.initiator
-		}
-	})
+	return id.modify(uverbs.StateRTS, d)
 }
 
 // qpError moves the queue pair to the state where everything posted is flushed, and so wakes

@@ -159,19 +159,18 @@ func (c *EventChannel) TryEvent() (*Event, error) {
 // is out of the kernel's books with that: rdma_cm counts the events that it handed out for one
 // reason only, so that a library which keeps a pointer to its object in the kernel does not
 // free it too early. Here the kernel has a number and the table knows if it is stale, so
-// nobody has to wait for anything. The caller has the turn.
+// nobody has to wait for anything. The caller has the turn, and the record for as long. (It is
+// not cleared: a kernel writes the same part of it each time.)
 func (c *EventChannel) getEvent(ctx context.Context) (*abi.RdmaUcmEventResp, error) {
 	if len(c.pending) > 0 {
 		r := c.pending[0]
 		c.pending = c.pending[1:]
 		return r, nil
 	}
-	return c.fetchEvent(ctx)
+	return &c.record, c.fetchEvent(ctx, &c.record)
 }
 
-func (c *EventChannel) fetchEvent(ctx context.Context) (*abi.RdmaUcmEventResp, error) {
+func (c *EventChannel) fetchEvent(ctx context.Context, r *abi.RdmaUcmEventResp) error {
 	var in abi.RdmaUcmGetEvent
-	out := new(abi.RdmaUcmEventResp)
-	err := uapi.Call(ctx, c.file, abi.RDMA_USER_CM_CMD_GET_EVENT, uapi.Bytes(&in), 0, uapi.Bytes(out))
-	return out, err
+	return uapi.Call(ctx, c.file, abi.RDMA_USER_CM_CMD_GET_EVENT, uapi.Bytes(&in), 0, uapi.Bytes(r))
 }

@@ -132,11 +132,13 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	cancel := k.Fail(Method(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY), unix.EIO)
-	end := cmd(uapi.PDDestroy).Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, 0)
-	want(t, "with a fault", end.Do(d.f), unix.EIO)
+	end := func() error {
+		return cmd(uapi.PDDestroy).Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, 0).Do(d.f)
+	}
+	want(t, "with a fault", end(), unix.EIO)
 	cancel()
 	cancel()
-	want(t, "without", end.Do(d.f), 0)
+	want(t, "without", end(), 0)
 	c := openCM(t, k)
 	k.Fail(CMCommand(abi.RDMA_USER_CM_CMD_CREATE_ID), unix.ENODEV)
 	want(t, "rdma_cm", errOf(c.create(1, abi.RDMA_PS_TCP)), unix.ENODEV)

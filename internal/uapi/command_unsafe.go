@@ -1,8 +1,11 @@
 package uapi
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/pureverbs/rdma/abi"
@@ -11,26 +14,41 @@ import (
 // maxAttrs is more than any method has.
 const maxAttrs = 20
 
-// request is the frame of kernel-abi.md 2.1: a header and the attributes right behind it.
+// request is the frame of kernel-abi.md 2.1, a header and the attributes right behind it, and
+// what they point at.
 type request struct {
 	hdr   abi.IbUverbsIoctlHdr
 	attrs [maxAttrs]abi.IbUverbsAttr
+	room  [512]byte
+
+	n        int // attributes
+	used     int // of the room
+	payloads []payload
 }
+
+// payload is what an attribute points at. What the kernel writes there goes to answer.
+type payload struct {
+	mem, answer []byte
+	apart       bool // not in the room
+}
+
+// requests are lent to commands. They are on the heap, because the kernel writes into them, and
+// who makes many connections issues many.
+var requests = sync.Pool{New: func() any { return &request{payloads: make([]payload, 0, maxAttrs)} }}
 
 // A Command builds one ioctl of the schema and issues it. Setters keep the first mistake
 // for Do to report, so call sites need no checks of their own.
 type Command struct {
 	method *Method
-	req    *request // on the heap: the kernel writes into it
-	n      int
-	data   [][]byte // what the attributes point at, pinned during Do
+	req    *request         // until Do
+	made   abi.IbUverbsAttr // the object or descriptor that Do made
 	err    error
 }
 
 // NewCommand starts a request for a device of the given driver.
 func NewCommand(m *Method, driver uint32) *Command {
-	c := &Command{method: m, req: new(request)}
-	c.req.hdr.ObjectId, c.req.hdr.MethodId, c.req.hdr.DriverId = m.Object, m.ID, driver
+	c := &Command{method: m, req: requests.Get().(*request)}
+	c.req.hdr = abi.IbUverbsIoctlHdr{ObjectId: m.Object, MethodId: m.ID, DriverId: driver}
 	return c
 }
 
@@ -44,15 +62,15 @@ func (c *Command) add(id uint16, class Class, size int) *abi.IbUverbsAttr {
 		c.fail("attribute %d has another class", id)
 	case (class == PtrIn || class == PtrOut) && (size < spec.Min || size > spec.Max || size >= NoLimit):
 		c.fail("attribute %d has %d bytes, want %d to %d", id, size, spec.Min, spec.Max)
-	case c.n == maxAttrs:
+	case c.req.n == maxAttrs:
 		c.fail("more than %d attributes", maxAttrs)
 	}
 	if c.err != nil {
 		return new(abi.IbUverbsAttr)
 	}
-	a := &c.req.attrs[c.n]
-	c.n++
-	a.AttrId, a.Len, a.Flags = id, uint16(size), abi.UVERBS_ATTR_F_MANDATORY
+	a := &c.req.attrs[c.req.n]
+	c.req.n++
+	*a = abi.IbUverbsAttr{AttrId: id, Len: uint16(size), Flags: abi.UVERBS_ATTR_F_MANDATORY}
 	return a
 }
 
@@ -69,7 +87,7 @@ func (c *Command) In(id uint16, b []byte) *Command {
 		copy(Bytes(a.Data()), b)
 		return c
 	}
-	c.data = append(c.data, b)
+	c.req.point(b, nil)
 	return c
 }
 
@@ -83,7 +101,7 @@ func (c *Command) In64(id uint16, v uint64) *Command { return c.In(id, Bytes(&v)
 func (c *Command) Out(id uint16, b []byte) *Command {
 	c.add(id, PtrOut, len(b))
 	if len(b) > 0 {
-		c.data = append(c.data, b)
+		c.req.point(b, b)
 	}
 	return c
 }
@@ -141,36 +159,52 @@ func (c *Command) Driver(in, out []byte) *Command {
 	return c
 }
 
-// Do issues the request. Everything it points at is pinned for the length of the call.
+var errIssued = errors.New("the request was issued already")
+
+// Do issues the request, once. Everything it points at is pinned for the length of the call.
 // The error is the kernel's errno unchanged.
 func (c *Command) Do(f File) error {
+	if c.req == nil {
+		return errIssued
+	}
 	for i := range c.method.Attrs {
-		if a := &c.method.Attrs[i]; a.Must && !c.has(a.ID) {
+		if a := &c.method.Attrs[i]; a.Must && !c.req.has(a.ID) {
 			c.fail("attribute %d is missing", a.ID)
 		}
 	}
+	defer c.release()
 	if c.err != nil {
 		return c.err
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(c.req)
+	c.address(&pin)
+	n := uint16(c.req.n)
+	c.req.hdr.NumAttrs = n
+	c.req.hdr.Length = uint16(unsafe.Sizeof(c.req.hdr)) + n*uint16(unsafe.Sizeof(c.req.attrs[0]))
+	err := f.Ioctl(abi.RDMA_VERBS_IOCTL, unsafe.Pointer(c.req))
+	for i := range c.req.payloads {
+		copy(c.req.payloads[i].answer, c.req.payloads[i].mem)
+	}
+	return err
+}
+
+// address notes where the payloads are. The request itself is pinned: to pin it again is dear.
+func (c *Command) address(pin *runtime.Pinner) {
 	next := 0
-	for i := range c.req.attrs[:c.n] {
+	for i := range c.req.attrs[:c.req.n] {
 		a := &c.req.attrs[i]
 		if !c.byAddress(a) {
 			continue
 		}
-		p := unsafe.SliceData(c.data[next])
+		p := &c.req.payloads[next]
 		next++
-		pin.Pin(p)
-		*a.Data() = uint64(uintptr(unsafe.Pointer(p)))
+		if p.apart {
+			pin.Pin(unsafe.SliceData(p.mem))
+		}
+		*a.Data() = Addr(p.mem)
 	}
-	c.req.hdr.NumAttrs = uint16(c.n)
-	c.req.hdr.Length = uint16(unsafe.Sizeof(c.req.hdr)) + uint16(c.n)*uint16(unsafe.Sizeof(c.req.attrs[0]))
-	err := f.Ioctl(abi.RDMA_VERBS_IOCTL, unsafe.Pointer(c.req))
-	runtime.KeepAlive(c)
-	return err
 }
 
 func (c *Command) byAddress(a *abi.IbUverbsAttr) bool {
@@ -183,23 +217,50 @@ func (c *Command) byAddress(a *abi.IbUverbsAttr) bool {
 	return false
 }
 
-func (c *Command) has(id uint16) bool { return c.find(id) != nil }
-
-func (c *Command) find(id uint16) *abi.IbUverbsAttr {
-	for i := range c.req.attrs[:c.n] {
-		if c.req.attrs[i].AttrId == id {
-			return &c.req.attrs[i]
+// release gives the request back, but for the one answer that is asked for later.
+func (c *Command) release() {
+	for i := range c.req.attrs[:c.req.n] {
+		if spec := c.method.Attr(c.req.attrs[i].AttrId); spec.Class == New || spec.Class == NewFD {
+			c.made = c.req.attrs[i]
 		}
 	}
-	return nil
+	c.req.n, c.req.used = 0, 0
+	clear(c.req.payloads)
+	c.req.payloads = c.req.payloads[:0]
+	requests.Put(c.req)
+	c.req = nil
 }
 
-// Result returns what the kernel wrote into an attribute of class New or NewFD.
+// Result returns what the kernel wrote into the attribute of class New or NewFD, after Do. No
+// method has two.
 func (c *Command) Result(id uint16) uint32 {
-	if a := c.find(id); a != nil {
-		return uint32(*a.Data())
+	if c.made.AttrId != id {
+		return 0
 	}
-	return 0
+	return uint32(*c.made.Data())
+}
+
+// point notes memory with the content of b, as good as b during Do, for the attribute that was
+// added last.
+func (r *request) point(b, answer []byte) {
+	p := payload{answer: answer, apart: len(b) > len(r.room)-r.used}
+	if p.apart {
+		p.mem = slices.Clone(b)
+	} else {
+		p.mem = r.room[r.used : r.used+len(b)]
+		copy(p.mem, b)
+		r.used += (len(b) + 7) &^ 7
+	}
+	r.payloads = append(r.payloads, p)
+}
+
+func (r *request) has(id uint16) bool {
+	for i := range r.attrs[:r.n] {
+		if r.attrs[i].AttrId == id {
+			return true
+		}
+	}
+	return false
 }
 
 // Bytes returns the memory of *p, which holds no Go pointers.

@@ -3,6 +3,7 @@ package uapi
 import (
 	"context"
 	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -29,25 +30,39 @@ const NoResponse = -1
 // the memory for its response, whose address goes to offset respOff of the struct. With a
 // context it waits for an event (only GET_EVENT answers EAGAIN).
 func Call(ctx context.Context, f File, cmd uint32, in []byte, respOff int, out []byte) error {
-	buf := make([]byte, 8+len(in))
-	hdr := abi.RdmaUcmCmdHdr{Cmd: cmd, In: uint16(len(in)), Out: uint16(len(out))}
-	copy(buf, Bytes(&hdr))
-	copy(buf[8:], in)
+	const hdrLen = 8
+	lent := calls.Get().(*call)
+	defer calls.Put(lent)
+	mem := lent.mem[:]
+	if n := hdrLen + len(in) + len(out); n > len(mem) {
+		mem = make([]byte, n)
+	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	pin.Pin(unsafe.SliceData(buf))
+	pin.Pin(unsafe.SliceData(mem))
+	req, answer := mem[:hdrLen+len(in)], mem[hdrLen+len(in):][:len(out)]
+	hdr := abi.RdmaUcmCmdHdr{Cmd: cmd, In: uint16(len(in)), Out: uint16(len(out))}
+	copy(req, Bytes(&hdr))
+	copy(req[hdrLen:], in)
+	copy(answer, out) // the kernel reads it (options), or writes less
 	if respOff != NoResponse {
-		pin.Pin(unsafe.SliceData(out))
-		addr := Addr(out)
-		copy(buf[8+respOff:], Bytes(&addr))
+		addr := Addr(answer)
+		copy(req[hdrLen+respOff:], Bytes(&addr))
 	}
-	n, err := f.Write(ctx, buf)
-	runtime.KeepAlive(out)
-	if err == nil && n != len(buf) {
+	n, err := f.Write(ctx, req)
+	copy(out, answer)
+	if err == nil && n != len(req) {
 		return syscall.EIO
 	}
 	return err
 }
+
+// call is memory for the commands of rdma_cm and their answers. It is lent to them: a program
+// that makes many connections issues many. The kernel wants it to stay where it is, so it is
+// on the heap, and what callers have does not need to be.
+type call struct{ mem [768]byte }
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // A Doorbell is a write command that is built once and issued many times without
 // allocation: POST_SEND and REQ_NOTIFY_CQ of the software devices.
