@@ -3,7 +3,6 @@ package rdmacm
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/pureverbs/rdma/internal/discover"
 	"github.com/pureverbs/rdma/uverbs"
@@ -43,19 +42,6 @@ type openDevice struct {
 	dev  *uverbs.Device
 	ctx  *uverbs.Context
 	refs int
-	attr atomic.Pointer[uverbs.DeviceAttr] // once somebody has asked
-}
-
-// limits asks the kernel once: each connect needs them.
-func (o *openDevice) limits() (*uverbs.DeviceAttr, error) {
-	if a := o.attr.Load(); a != nil {
-		return a, nil
-	}
-	a, err := o.ctx.QueryDevice()
-	if err == nil {
-		o.attr.Store(&a)
-	}
-	return &a, err
 }
 
 // list reads the kernel's list of devices.

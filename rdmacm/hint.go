@@ -42,6 +42,9 @@ func (c *EventChannel) explain(op string, addr netip.AddrPort, err error) error 
 }
 
 func (c *EventChannel) hinted(err error, addr netip.AddrPort) error {
+	if err == nil {
+		return nil // without a place for what errors.As finds
+	}
 	var (
 		e     *Error
 		below *uverbs.Error // explains itself

@@ -150,15 +150,15 @@ func fit(field string, to *uint8, asked uint8, device uint32) error {
 
 // limits are those of the queue pair's device, whose context may be the program's own, else of
 // the id's.
-func (id *ID) limits() (*uverbs.DeviceAttr, error) {
-	if id.qp != nil && (id.opened == nil || id.qp.PD().Context() != id.opened.ctx) {
-		attr, err := id.qp.PD().Context().QueryDevice()
-		return &attr, err
+func (id *ID) limits() (uverbs.DeviceAttr, error) {
+	if id.qp != nil {
+		return id.qp.PD().Context().QueryDevice()
 	}
-	if _, err := id.context(); err != nil {
-		return nil, err
+	ctx, err := id.context()
+	if err != nil {
+		return uverbs.DeviceAttr{}, err
 	}
-	return id.opened.limits()
+	return ctx.QueryDevice()
 }
 
 // value gives a field its default, and None its meaning.

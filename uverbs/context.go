@@ -31,10 +31,8 @@ type Context struct {
 	byNum   map[uint32]*QP // changed under both, read under numMu
 	objects table
 
-	attrOnce sync.Once
-	attr     DeviceAttr // once asked for
-	attrErr  error
-	cleanup  runtime.Cleanup
+	attr    atomic.Pointer[DeviceAttr] // once asked for
+	cleanup runtime.Cleanup
 }
 
 // kernel is what must be undone when a Context is forgotten. It does not point back at the

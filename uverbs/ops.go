@@ -31,7 +31,7 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 	if set&(1<<OpFlush|1<<OpAtomicWrite|1<<OpBindMW|1<<OpFetchAdd) == 0 {
 		return set, nil
 	}
-	attr, err := c.attributes()
+	attr, err := c.QueryDevice()
 	if err != nil {
 		return 0, err
 	}
@@ -49,12 +49,6 @@ func (c *Context) ops(typ QPType) (uint32, error) {
 		set &^= 1 << OpBindMW
 	}
 	return set, nil
-}
-
-// attributes asks the kernel once.
-func (c *Context) attributes() (*DeviceAttr, error) {
-	c.attrOnce.Do(func() { c.attr, c.attrErr = c.QueryDevice() })
-	return &c.attr, c.attrErr
 }
 
 // Supports tells whether the queue pair can do an operation: its type, the device and the

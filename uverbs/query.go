@@ -49,14 +49,27 @@ type DeviceAttr struct {
 	MaxDeviceMemory          uint64 // bytes
 }
 
-// QueryDevice asks what the device can do. A kernel without the extended query answers the
-// basic one, and what only the former tells is 0. Source: ibv_query_device_ex(3).
+// QueryDevice tells what the device can do, for which the kernel is asked once. A kernel without
+// the extended query answers the basic one, and what only the former tells is 0.
+// Source: ibv_query_device_ex(3).
 func (c *Context) QueryDevice() (DeviceAttr, error) {
 	const op = "query device"
 	if err := c.begin(op); err != nil {
 		return DeviceAttr{}, err
 	}
 	defer c.end()
+	if a := c.attr.Load(); a != nil {
+		return *a, nil
+	}
+	a, err := c.queryDevice()
+	if err != nil {
+		return DeviceAttr{}, wrap(op, c.device, err)
+	}
+	c.attr.Store(&a)
+	return a, nil
+}
+
+func (c *Context) queryDevice() (DeviceAttr, error) {
 	var ex abi.IbUverbsExQueryDeviceResp
 	err := c.k.invoke(uapi.QueryDeviceEx, uapi.Bytes(&abi.IbUverbsExQueryDevice{}), uapi.Bytes(&ex))
 	if missing(err) {
@@ -64,7 +77,7 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 		err = c.k.invoke(uapi.QueryDevice, uapi.Bytes(&abi.IbUverbsQueryDevice{}), uapi.Bytes(&ex.Base))
 	}
 	if err != nil {
-		return DeviceAttr{}, wrap(op, c.device, err)
+		return DeviceAttr{}, err
 	}
 	b := &ex.Base
 	return DeviceAttr{

@@ -70,10 +70,16 @@ func (f *deviceFile) Map(off int64, length, prot int) ([]byte, error) {
 	if f.closed {
 		return nil, net.ErrClosed
 	}
-	return unix.Mmap(f.fd, off, length, prot, unix.MAP_SHARED)
+	mem, err := unix.MmapPtr(f.fd, off, nil, uintptr(length), prot, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*byte)(mem), length), nil
 }
 
-func (f *deviceFile) Unmap(mem []byte) error { return unix.Munmap(mem) }
+func (f *deviceFile) Unmap(mem []byte) error {
+	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
+}
 
 func (f *deviceFile) Close() error {
 	f.mu.Lock()
