@@ -44,7 +44,7 @@ func TestCallsDoNotMix(t *testing.T) {
 					in[i] = byte(rand.Uint32())
 				}
 				wrote := rand.IntN(size + 1)
-				if err := Call(nil, echoed(wrote), 1, in, 0, out); err != nil { //nolint:staticcheck // nil: a single attempt
+				if err := Call(nil, echoed(wrote), 1, in, 0, out); err != nil {
 					t.Error(err)
 				}
 				for i, b := range out {
@@ -142,7 +142,7 @@ func TestEventsAllocateNothing(t *testing.T) {
 	defer cancel()
 	event := make([]byte, 8)
 	once := func() {
-		if _, err := w.Write(nil, event); err != nil { //nolint:staticcheck // nil: a single attempt
+		if _, err := w.Write(nil, event); err != nil {
 			t.Error(err)
 		}
 		if n, err := r.Read(ctx, event); n != len(event) || err != nil {
