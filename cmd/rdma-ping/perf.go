@@ -118,7 +118,7 @@ func (o *perfOptions) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.gidIndex, "gid-index", -1, "with --tcp: `index` of the own GID, port 1 (default that of the own address)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
-	f.Var(&o.plot, "plot", plotUsage)
+	o.plot.addFlag(f)
 }
 
 func (a *app) perfRunCommand(mode perfMode) *cobra.Command {

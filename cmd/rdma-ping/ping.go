@@ -49,7 +49,7 @@ func (o *pingOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print the summary only")
 	f.BoolVarP(&o.stamps, "timestamp", "D", false, "print the Unix time before each line")
 	o.histogram.addFlag(f, "the answers, at the end")
-	f.Var(&o.plot, "plot", plotUsage)
+	o.plot.addFlag(f)
 }
 
 // complete fills in what depends on other flags, and checks what goes together.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
@@ -20,14 +22,19 @@ import (
 // format.
 type plotFile string
 
-const plotUsage = "draw the result as a picture: `file`.svg or .png"
+var plotFormats = []string{"svg", "png"}
+
+func (f *plotFile) addFlag(flags *pflag.FlagSet) {
+	flags.Var(f, "plot", "draw the result as a picture: `file`.svg or .png")
+	_ = cobra.MarkFlagFilename(flags, "plot", plotFormats...) // fails only without the flag
+}
 
 func (f *plotFile) String() string { return string(*f) }
 func (f *plotFile) Type() string   { return "file" }
 
 func (f *plotFile) Set(path string) error {
 	*f = plotFile(path)
-	if formats := []string{"svg", "png"}; !slices.Contains(formats, f.format()) {
+	if !slices.Contains(plotFormats, f.format()) {
 		return errors.New("want a file that ends with .svg or .png")
 	}
 	return nil

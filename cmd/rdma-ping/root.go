@@ -107,6 +107,7 @@ func (a *app) rootCommand() *cobra.Command {
 	o.addFlags(root.Flags())
 	e.addFlags(root.Flags())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	_ = root.RegisterFlagCompletionFunc("targets", cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)) // files
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{plainFlag(err)} })
 	root.AddCommand(a.perfCommand())
 	root.AddCommand(a.serveCommand(), a.devicesCommand(), a.doctorCommand(), a.versionCommand())
