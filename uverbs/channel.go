@@ -37,8 +37,8 @@ func (c *Context) NewCompChannel() (*CompChannel, error) {
 // NewBlockingCompChannel makes a completion channel whose one reader sleeps in the kernel
 // together with its thread, as C programs do, instead of parking its goroutine on the
 // netpoller. That may take fewer instructions a wake-up, and takes a thread for as long as
-// somebody waits: it is for the few queues that are always waited for. Contexts and Close end waits as
-// on any other channel.
+// somebody waits: it is for the few queues that are always waited for. Contexts and Close end
+// waits as on any other channel.
 //
 // Waits are cut short with SIGURG, the runtime's own signal: a program that has had it
 // ignored (signal.Ignore) gets a channel of the other kind. Source: ibv_create_comp_channel(3).

@@ -116,6 +116,24 @@ func TestRW38OptionalQuery(t *testing.T) {
 	}
 }
 
+// TestQueryDeviceOnce: what a device can do is asked for until the kernel has answered.
+func TestQueryDeviceOnce(t *testing.T) {
+	k, c, _ := open(t, fakekernel.Options{})
+	answers := k.Fail(fakekernel.Command(exQueryDevice), syscall.ENOMEM)
+	if _, err := c.QueryDevice(); !errors.Is(err, syscall.ENOMEM) {
+		t.Errorf("got %v, want ENOMEM", err)
+	}
+	answers()
+	first, err := c.QueryDevice()
+	if err != nil || first.MaxQP == 0 {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	k.Fail(fakekernel.Command(exQueryDevice), syscall.ENOMEM)
+	if again, err := c.QueryDevice(); err != nil || again != first {
+		t.Errorf("the kernel was asked again: %+v, %v", again, err)
+	}
+}
+
 const exQueryDevice = 0x80000001
 
 // TestForgottenContext: what a program forgets is closed when it is collected.

@@ -22,7 +22,8 @@ type CQInitAttr struct {
 
 	// Spins is how often at most [CQ.Wait] polls before it sleeps: up to 65536, 0 stands for
 	// 4096, a negative number for not at all. It spins only where completions are found to
-	// come that soon, and never where GOMAXPROCS is 1 as the queue is made.
+	// come that soon, and never on one processor (GOMAXPROCS, as the queue is made). Contexts
+	// are heard of after the spin.
 	Spins int
 }
 

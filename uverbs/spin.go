@@ -20,7 +20,7 @@ type spinner struct {
 
 const (
 	defaultSpins = 4096    // 30 µs or so on mlx5
-	maxSpins     = 1 << 16 // contexts and Close are heard of after a spin
+	maxSpins     = 1 << 16 // so that contexts are heard of soon
 	mostFailed   = 3       // of waits that sleep shortly one in seven spins at the least
 	shortSleep   = 4       // as long as so many spins
 )

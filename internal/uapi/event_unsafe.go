@@ -55,7 +55,10 @@ func (e *eventFile) Write(ctx context.Context, p []byte) (int, error) {
 		return e.wait(ctx, unix.SYS_WRITE, p)
 	}
 	c := writeCalls.Get().(*writeCall)
-	defer writeCalls.Put(c)
+	defer func() {
+		c.p = nil
+		writeCalls.Put(c)
+	}()
 	c.p = p
 	if err := e.rc.Control(c.control); err != nil {
 		return 0, e.plain(err)
@@ -63,7 +66,8 @@ func (e *eventFile) Write(ctx context.Context, p []byte) (int, error) {
 	return c.n, c.err
 }
 
-// writeCall is a single write, which may take long. It is lent out, so that it allocates nothing.
+// writeCall is a single write, of which the scheduler is told: it may take long. Many may be
+// under way, so it is lent out, and allocates nothing either.
 type writeCall struct {
 	control func(fd uintptr) // do
 	p       []byte
@@ -79,7 +83,6 @@ var writeCalls = sync.Pool{New: func() any {
 
 func (c *writeCall) do(fd uintptr) {
 	c.n, c.err = ignoringEINTR(func() (int, error) { return unix.Write(int(fd), c.p) })
-	c.p = nil
 }
 
 // wait makes a system call, and parks on the netpoller while there is nothing for it.
